@@ -45,6 +45,9 @@ struct DeviceSpan {
 class Event {
  public:
   virtual ~Event() = default;
+  // Blocks the host until the latest Record has been reached and returns OK, or the failure of the
+  // stream that recorded it. DEADLINE_EXCEEDED otherwise.
+  virtual absl::Status WaitReached(absl::Time deadline) = 0;
 };
 
 class Stream {
@@ -52,7 +55,7 @@ class Stream {
   virtual ~Stream() = default;
   virtual const std::string& name() const = 0;
   // Later work of this stream starts after the latest Record of `event` so far. An event that was
-  // never recorded does not block.
+  // never recorded does not block. If the recording stream fails, this one fails with its status.
   virtual absl::Status Wait(Event& event) = 0;
   virtual absl::Status Record(Event& event) = 0;
   // Runs `work` on the host in stream order (decoding, a parameter server's bookkeeping).
@@ -85,8 +88,8 @@ class LayerEngine {
  public:
   virtual ~LayerEngine() = default;
 
-  // Staging copy of the batch into the network's input (and labels). `batch` must stay alive until
-  // the stream has passed.
+  // Staging copy of the batch into the network's input (and labels). `batch` is read when the stream
+  // gets there, not at the call: its address must stay valid, its content may be filled until then.
   virtual absl::Status LoadInput(const HostBatch& batch, Stream& stream) = 0;
   // By index into ShapedNetwork::layers, in schedule order. Fused layers (a ReLU inside its
   // convolution) may be no-ops, but every layer is called.

@@ -2,8 +2,8 @@
 // randomly cropped and flipped, normalised by a pool of threads, a bounded number ahead.
 //
 //   auto pipeline = CreateInputPipeline(source, options);
-//   absl::StatusOr<const HostBatch*> batch = (*pipeline)->Next(deadline);   // busy_ns is t_io
-//   ... (*pipeline)->Recycle(*batch);
+//   HostBatch batch;                                   // Reused: its buffers go back to the pool.
+//   absl::Status status = (*pipeline)->Next(batch, deadline);   // batch.busy_ns is t_io.
 //
 // Order and augmentation depend on the seed alone, not on the number of threads. Ranks read
 // disjoint shares of every epoch.
@@ -37,10 +37,10 @@ struct InputOptions {
 class InputPipeline {
  public:
   virtual ~InputPipeline() = default;
-  // The next batch; owned by the pipeline until Recycle. INVALID_ARGUMENT (input error) once more
-  // than the stated share of records is corrupt, naming the first ones.
-  virtual absl::StatusOr<const HostBatch*> Next(absl::Time deadline) = 0;
-  virtual void Recycle(const HostBatch* batch) = 0;
+  // Fills `batch` with the next one by swapping buffers: no copy, and the old buffers are reused.
+  // (Synthetic input fills a batch once and leaves it alone when it comes back.) INVALID_ARGUMENT
+  // (input error) once more than the stated share of records is corrupt, naming the first ones.
+  virtual absl::Status Next(HostBatch& batch, absl::Time deadline) = 0;
   virtual v1::InputCounters Counters() const = 0;
   virtual int64_t MemoryBytes() const = 0;
   // Wakes a waiting Next with CANCELLED. From any thread.
