@@ -1,5 +1,5 @@
-// Every locked library compiles, links and runs: one call into each, so that a missing shared object,
-// a wrong link order or a header of another version shows here and not in a feature's test.
+// Every locked library compiles, links and runs: one call into each, so that a missing shared
+// object, a wrong link order or a header of another version shows here and not in a feature's test.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -13,6 +13,7 @@
 #include "gloo/rendezvous/hash_store.h"
 #include "gloo/transport/tcp/device.h"
 #include "gmock/gmock.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "lmdb.h"
@@ -29,15 +30,17 @@ TEST(ThirdPartySmokeTest, AbseilFormats) {
 }
 
 TEST(ThirdPartySmokeTest, GrpcServerListensAndAChannelConnects) {
+  grpc::CallbackGenericService service;  // Answers every call with UNIMPLEMENTED.
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  grpc::EnableDefaultHealthCheckService(true);
+  builder.RegisterCallbackGenericService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   ASSERT_NE(server, nullptr);
-  auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", port),
-                                     grpc::InsecureChannelCredentials());
-  EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30)));
+  auto channel =
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  EXPECT_TRUE(
+      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(30)));
   server->Shutdown();
 }
 
@@ -86,12 +89,13 @@ TEST(ThirdPartySmokeTest, TurboJpegRoundTripsAnImage) {
   tjhandle compressor = tjInitCompress();
   unsigned char* jpeg = nullptr;
   unsigned long jpeg_bytes = 0;  // NOLINT(google-runtime-int): the library's type.
-  ASSERT_EQ(tjCompress2(compressor, grey.data(), 16, 0, 16, TJPF_RGB, &jpeg, &jpeg_bytes, TJSAMP_420,
-                        90, 0),
+  ASSERT_EQ(tjCompress2(compressor, grey.data(), 16, 0, 16, TJPF_RGB, &jpeg, &jpeg_bytes,
+                        TJSAMP_420, 90, 0),
             0);
   std::vector<unsigned char> decoded(grey.size());
   tjhandle decompressor = tjInitDecompress();
-  ASSERT_EQ(tjDecompress2(decompressor, jpeg, jpeg_bytes, decoded.data(), 16, 0, 16, TJPF_RGB, 0), 0);
+  ASSERT_EQ(tjDecompress2(decompressor, jpeg, jpeg_bytes, decoded.data(), 16, 0, 16, TJPF_RGB, 0),
+            0);
   EXPECT_NEAR(decoded[0], 128, 2);
   tjFree(jpeg);
   tjDestroy(compressor);

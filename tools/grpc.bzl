@@ -65,11 +65,6 @@ def cc_grpc_library(name, proto, deps, visibility = None):
         proto = proto,
         visibility = ["//visibility:private"],
     )
-    native.filegroup(
-        name = name + "_files",
-        srcs = [":" + name + "_generated"],
-        visibility = ["//visibility:private"],
-    )
     native.cc_library(
         name = name,
         srcs = [":" + name + "_generated"],
