@@ -29,10 +29,10 @@ struct FeatureShape {
 
 // One learnable tensor, which is also one gradient tensor.
 struct ParameterTensor {
-  std::string name;            // "conv1.weight".
+  std::string name;            // "conv1.weight"; batch normalization: "conv1.bn.gamma".
   std::vector<int64_t> shape;  // {outputs, inputs / groups, kernel, kernel}; {channels}; {out, in}.
   int64_t elements = 0;
-  int layer = 0;               // Index into ShapedNetwork::layers.
+  int layer = 0;  // Index into ShapedNetwork::layers.
   bool auxiliary = false;
   int64_t gradient_bytes() const { return elements * 4; }  // Gradients are fp32.
 };
@@ -44,12 +44,12 @@ struct ShapedLayer {
   FeatureShape output;
   // Multiply-accumulates of convolutions and fully connected layers, without bias.
   int64_t forward_macs = 0;
-  // Floating-point operations of every kind, forward: 2 per multiply-accumulate; the elementwise
-  // work of the other kinds (counted as documented in shape_inference.cc).
+  // Floating-point operations, forward: 2 per multiply-accumulate, and the elementwise work of all
+  // kinds, counted as documented in shape_inference.cc.
   int64_t forward_flops = 0;
-  // Backward: data gradient (not for layers fed by the input image) plus weight gradient.
+  // Backward: data gradient (not for layers fed by the input image only) plus weight gradient.
   int64_t backward_flops = 0;
-  int64_t output_bytes = 0;  // fp32 activation.
+  int64_t output_bytes = 0;     // fp32 activation.
   std::vector<int> parameters;  // Into ShapedNetwork::parameters: weight, then bias.
 };
 
@@ -70,13 +70,16 @@ struct ShapedNetwork {
 // Names of the networks in models/networks, sorted.
 std::vector<std::string> KnownNetworks();
 
-// Loads "NAME" (auxiliary layers dropped) or "NAME+aux" from the built-in networks, or from a file
-// if `name_or_path` ends in ".textproto". The returned network's `name` includes "+aux".
-// NOT_FOUND names the known networks (and the closest one).
+// Loads and checks "NAME" (auxiliary layers dropped) or "NAME+aux" from the built-in networks, or
+// from a file if `name_or_path` ends in ".textproto" (or ".textproto+aux"); a relative path is
+// relative to where the user stands. The returned network's `name` includes "+aux". NOT_FOUND names
+// the known networks (and the closest one); INVALID_ARGUMENT names the file's lines or the layers
+// at fault.
 absl::StatusOr<v1::Network> LoadNetwork(absl::string_view name_or_path);
 
 // Checks the network and derives its shapes. INVALID_ARGUMENT lists every problem with its layer:
-// "layer conv2: inputs: unknown layer 'conv1x'".
+// "layer conv2: inputs: unknown layer 'conv1x' (did you mean 'conv1'?)". A layer whose output no
+// loss depends on is a problem too.
 absl::StatusOr<ShapedNetwork> InferShapes(const v1::Network& network);
 
 }  // namespace paceline

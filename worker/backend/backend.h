@@ -30,6 +30,7 @@
 #include "models/schedule/schedule.h"
 #include "proto/paceline/v1/plan.pb.h"
 #include "proto/paceline/v1/result.pb.h"
+#include "worker/input/host_batch.h"
 
 namespace paceline {
 
@@ -64,14 +65,6 @@ class Stream {
   virtual absl::Status Synchronize(absl::Time deadline) = 0;
   // Work not yet begun is dropped with this status. From any thread.
   virtual void Abort(const absl::Status& cause) = 0;
-};
-
-// One batch on the host, as the input pipeline delivers it.
-struct HostBatch {
-  int size = 0;                   // Samples.
-  std::vector<float> pixels;      // {size, channels, height, width}, normalised.
-  std::vector<int32_t> labels;    // {size}, in [0, classes).
-  int64_t busy_ns = 0;            // Pool time spent on it: read + decode + augment (t_io).
 };
 
 struct EngineOptions {

@@ -1,5 +1,5 @@
-// Batches for one rank: synthetic, from a folder of JPEGs, or from an LMDB of encoded images; decoded,
-// randomly cropped and flipped, normalised by a pool of threads, a bounded number ahead.
+// Batches for one rank: synthetic, from a folder of JPEGs, or from an LMDB of encoded images;
+// decoded, randomly cropped and flipped, normalised by a pool of threads, a bounded number ahead.
 //
 //   auto pipeline = CreateInputPipeline(source, options);
 //   HostBatch batch;                                   // Reused: its buffers go back to the pool.
@@ -19,7 +19,7 @@
 #include "proto/paceline/v1/network.pb.h"
 #include "proto/paceline/v1/plan.pb.h"
 #include "proto/paceline/v1/result.pb.h"
-#include "worker/backend/backend.h"
+#include "worker/input/host_batch.h"
 
 namespace paceline {
 
