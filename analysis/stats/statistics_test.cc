@@ -1,0 +1,117 @@
+#include "analysis/stats/statistics.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+// x[t] - mean = phi (x[t-1] - mean) + noise: integrated autocorrelation time (1 + phi) / (1 - phi).
+std::vector<double> Ar1(int count, double mean, double sigma, double phi, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<double> normal(0, sigma);
+  std::vector<double> values;
+  double deviation = 0;
+  for (int i = 0; i < count; ++i) {
+    deviation = phi * deviation + normal(generator);
+    values.push_back(mean + deviation);
+  }
+  return values;
+}
+
+TEST(StatisticsTest, QuantilesInterpolateAndIgnoreNonFiniteValues) {
+  EXPECT_DOUBLE_EQ(Median({3, 1, 2}), 2);
+  EXPECT_DOUBLE_EQ(Median({4, 1, 2, 3}), 2.5);
+  EXPECT_DOUBLE_EQ(Quantile({0, 10}, 0.25), 2.5);
+  EXPECT_DOUBLE_EQ(Median({1, kUnknown, 3, INFINITY}), 2);
+  EXPECT_TRUE(std::isnan(Median({})));
+  EXPECT_TRUE(std::isnan(Mean({kUnknown})));
+}
+
+TEST(StatisticsTest, FlagsOnlyTheOutlier) {
+  const std::vector<bool> flags = FlagOutliers({10, 10.1, 9.9, 10.05, 9.95, 14});
+  EXPECT_EQ(flags, std::vector<bool>({false, false, false, false, false, true}));
+  EXPECT_EQ(FlagOutliers({1, 1, 1, 5}), std::vector<bool>(4, false)) << "MAD 0 flags nothing";
+}
+
+TEST(StatisticsTest, Mser5FindsTheEndOfAWarmUp) {
+  std::vector<double> series = Ar1(100, 1.0, 0.01, 0, 1);
+  EXPECT_LE(Mser5(series), 45);
+  for (int i = 0; i < 12; ++i) series[i] += 2.0;  // Twelve slow iterations.
+  EXPECT_GE(Mser5(series), 10);
+  EXPECT_LE(Mser5(series), 50);
+}
+
+TEST(StatisticsTest, Mser5SaysNoSteadyStateForADrift) {
+  std::vector<double> series;
+  for (int i = 0; i < 100; ++i) series.push_back(2.0 - 0.01 * i);
+  EXPECT_EQ(Mser5(series), -1);
+}
+
+TEST(StatisticsTest, Mser5KeepsShortSeries) { EXPECT_EQ(Mser5({9, 1, 1, 1, 1, 1}), 0); }
+
+TEST(StatisticsTest, AutocorrelationTimeOfKnownProcesses) {
+  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0, 2)), 1.0, 0.15);
+  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0.5, 3)), 3.0, 0.5);
+  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0.8, 4)), 9.0, 1.5);
+  EXPECT_DOUBLE_EQ(AutocorrelationTime({5, 5, 5, 5, 5, 5}), 1);
+}
+
+TEST(StatisticsTest, MedianIntervalCoversTheTruthOfCorrelatedSeries) {
+  int covered = 0;
+  constexpr int kSeries = 100;
+  BootstrapOptions options;
+  options.resamples = 300;
+  for (int i = 0; i < kSeries; ++i) {
+    const Interval interval = MedianInterval({Ar1(120, 1, 0.02, 0.5, 100 + i)}, options);
+    ASSERT_TRUE(interval.has_bounds());
+    if (interval.low <= 1 && 1 <= interval.high) ++covered;
+  }
+  EXPECT_GE(covered, 86) << "95 % intervals";
+}
+
+TEST(StatisticsTest, ThroughputIsSamplesOverTotalTime) {
+  // A mean of rates would give (10 + 2.5) / 2.
+  const Interval rate = ThroughputInterval({{1, 4, 1, 4}}, 10);
+  EXPECT_DOUBLE_EQ(rate.value, 4);
+  EXPECT_LE(rate.low, 4);
+  EXPECT_GE(rate.high, 4);
+}
+
+TEST(StatisticsTest, RepeatsThatDisagreeWidenTheInterval) {
+  const Interval same = ThroughputInterval({Ar1(50, 1, 0.01, 0, 5), Ar1(50, 1, 0.01, 0, 6)}, 1);
+  const Interval apart =
+      ThroughputInterval({Ar1(50, 1, 0.01, 0, 5), Ar1(50, 1.2, 0.01, 0, 6)}, 1);
+  EXPECT_GT(apart.relative_half_width(), 5 * same.relative_half_width());
+}
+
+TEST(StatisticsTest, RatioTellsRealDifferencesFromNoise) {
+  const Interval faster = SpeedRatioInterval({Ar1(60, 1.0, 0.02, 0.3, 7)}, 8,
+                                             {Ar1(60, 1.1, 0.02, 0.3, 8)}, 8);
+  EXPECT_NEAR(faster.value, 1.1, 0.02);
+  EXPECT_GT(faster.low, 1);
+  const Interval equal = SpeedRatioInterval({Ar1(60, 1.0, 0.05, 0.3, 9)}, 8,
+                                            {Ar1(60, 1.0, 0.05, 0.3, 10)}, 8);
+  EXPECT_LT(equal.low, 1);
+  EXPECT_GT(equal.high, 1);
+}
+
+TEST(StatisticsTest, SingleAndMissingValuesHaveNoInterval) {
+  EXPECT_FALSE(MedianInterval({}).known());
+  EXPECT_FALSE(MedianInterval({{}, {kUnknown}}).known());
+  const Interval single = MedianInterval({{2.0}});
+  EXPECT_DOUBLE_EQ(single.value, 2);
+  EXPECT_FALSE(single.has_bounds());
+  EXPECT_FALSE(ThroughputInterval({{0, 0}}, 1).known()) << "no time, no rate";
+}
+
+TEST(StatisticsTest, IsDeterministic) {
+  const Runs runs = {Ar1(30, 1, 0.1, 0.4, 11)};
+  EXPECT_EQ(MedianInterval(runs).low, MedianInterval(runs).low);
+}
+
+}  // namespace
+}  // namespace paceline
