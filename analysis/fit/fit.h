@@ -1,0 +1,78 @@
+// Fits one performance model per framework (policy, engine and machine), then lets the simulator run
+// each trial's own schedule with the fitted costs: what was measured is what is modelled.
+//
+//   absl::StatusOr<FitResult> fit = FitFrameworks(merged);
+//   fit->frameworks[0].model.quality().median_absolute_error();
+//   fit->trials[i].modelled_iteration_seconds;   // Beside merged.trials[i].
+//
+// The model of an iteration (performance_model.md has the equations):
+//   compute        forward, backward: fixed + per_sample * batch on one device, shared out to layers
+//                  as measured, times the contention ratio where communication runs beside it;
+//   communication  a(kind, n) + b(kind, n) * bytes per message, pooled over the framework's networks;
+//   input          seconds per sample of reading and of copying;
+//   update         as measured, shared out by bytes;
+// and the schedule decides what overlaps. Errors are in-sample: they say how much of what was
+// measured the model explains, not how well it extrapolates.
+//
+// A quantity the data do not determine has identified = false and a note that says what to measure.
+// All times in seconds. Stateless and thread-safe.
+#ifndef PACELINE_ANALYSIS_FIT_FIT_H_
+#define PACELINE_ANALYSIS_FIT_FIT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "analysis/fit/line_fit.h"
+#include "analysis/merge/merge.h"
+#include "models/schedule/schedule.h"
+#include "models/simulate/simulator.h"
+#include "proto/paceline/v1/model.pb.h"
+
+namespace paceline {
+
+// One estimated number, for fits.csv and the report's table.
+struct FitRow {
+  std::string parameter;  // "forward_seconds_per_sample", "alpha_seconds", ...
+  std::string subject;    // Network, collective or input it belongs to.
+  std::string precision;  // Empty where it does not matter.
+  int devices = 0;        // 0: pooled.
+  std::string unit;
+  v1::Estimate estimate;
+};
+
+struct FrameworkFit {
+  v1::FrameworkModel model;
+  std::vector<FitRow> rows;  // The same estimates, flat.
+};
+
+// Beside MergedRuns::trials, index by index.
+struct ModelledTrial {
+  double modelled_iteration_seconds = kUnknown;
+  // The schedule simulated with the trial's own operation medians: tests the schedule, not the fit.
+  double replayed_iteration_seconds = kUnknown;
+  std::string note;  // Why one of them is missing, or what to beware of.
+};
+
+struct FitResult {
+  std::vector<FrameworkFit> frameworks;  // Sorted by policy and engine.
+  std::vector<ModelledTrial> trials;
+};
+
+// Never fails: what cannot be fitted or simulated is left unknown, with a note that says why.
+FitResult FitFrameworks(const MergedRuns& runs);
+
+// The schedule a trial executed, compiled again.
+absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial);
+
+// Duration of every operation of `schedule` as `rank` measured it. FAILED_PRECONDITION if the result
+// holds no statistics of an operation that takes time.
+absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
+                                                             const v1::TrialResult& rank);
+
+// Simulated period with every rank's own operation medians: the mean over ranks.
+absl::StatusOr<double> ReplayIterationSeconds(const MergedRepeat& repeat);
+
+}  // namespace paceline
+
+#endif  // PACELINE_ANALYSIS_FIT_FIT_H_
