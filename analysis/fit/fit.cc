@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "models/networks/network.h"
 #include "models/schedule/compiler.h"
+#include "models/stats/stats.h"
 
 namespace paceline {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "models/stats/stats.h"
 
 namespace paceline {
 namespace {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include "models/stats/stats.h"
+
 namespace paceline {
 namespace {
 
@@ -49,7 +51,8 @@ class Resampler {
  public:
   Resampler(Runs runs, uint64_t seed) : runs_(std::move(runs)), random_(seed) {
     for (const std::vector<double>& run : runs_) {
-      const double length = std::ceil(2 * AutocorrelationTime(run));
+      // AutocorrelationTime is 0.5 for independent values; blocks of twice the full correlation.
+      const double length = std::ceil(4 * AutocorrelationTime(run));
       // At least two blocks, or every resample would be the run itself.
       const size_t longest = std::max<size_t>(1, run.size() / 2);
       block_lengths_.push_back(std::min(longest, static_cast<size_t>(std::max(1.0, length))));
@@ -128,22 +131,9 @@ double Rate(absl::Span<const double> seconds, double samples_per_iteration) {
 }  // namespace
 
 double Mean(absl::Span<const double> values) {
-  const std::vector<double> finite = Finite(values);
-  if (finite.empty()) return kUnknown;
-  return std::accumulate(finite.begin(), finite.end(), 0.0) / finite.size();
+  if (values.empty()) return kUnknown;
+  return std::accumulate(values.begin(), values.end(), 0.0) / values.size();
 }
-
-double Quantile(absl::Span<const double> values, double q) {
-  std::vector<double> sorted = Finite(values);
-  if (sorted.empty()) return kUnknown;
-  std::sort(sorted.begin(), sorted.end());
-  const double position = std::min(1.0, std::max(0.0, q)) * (sorted.size() - 1);
-  const size_t below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (position - below) * (sorted[above] - sorted[below]);
-}
-
-double Median(absl::Span<const double> values) { return Quantile(values, 0.5); }
 
 double ScaledMad(absl::Span<const double> values) {
   const double median = Median(values);
@@ -162,53 +152,6 @@ std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold
     flags[i] = std::abs(values[i] - median) > threshold * mad;
   }
   return flags;
-}
-
-int Mser5(absl::Span<const double> values) {
-  constexpr size_t kBatch = 5;
-  std::vector<double> batches;
-  for (size_t i = 0; i + kBatch <= values.size(); i += kBatch) {
-    batches.push_back(std::accumulate(&values[i], &values[i] + kBatch, 0.0) / kBatch);
-  }
-  // With fewer batches every cut is a guess.
-  if (batches.size() < 4) return 0;
-  size_t best_cut = 0;
-  double best = std::numeric_limits<double>::infinity();
-  // Cuts beyond the middle leave so few batches that small spread among them is chance.
-  const size_t last_cut = batches.size() / 2;
-  for (size_t cut = 0; cut <= last_cut; ++cut) {
-    const absl::Span<const double> rest = absl::MakeConstSpan(batches).subspan(cut);
-    const double mean = Mean(rest);
-    double squares = 0;
-    for (double batch : rest) squares += (batch - mean) * (batch - mean);
-    const double standard_error = squares / (static_cast<double>(rest.size()) * rest.size());
-    if (standard_error < best) {
-      best = standard_error;
-      best_cut = cut;
-    }
-  }
-  if (best_cut == last_cut) return -1;
-  return static_cast<int>(best_cut * kBatch);
-}
-
-double AutocorrelationTime(absl::Span<const double> values) {
-  const size_t count = values.size();
-  if (count < 4) return 1;
-  const double mean = Mean(values);
-  double variance = 0;
-  for (double value : values) variance += (value - mean) * (value - mean);
-  if (!(variance > 0)) return 1;
-  double tau = 1;
-  for (size_t lag = 1; lag < count / 2; ++lag) {
-    double covariance = 0;
-    for (size_t i = 0; i + lag < count; ++i) {
-      covariance += (values[i] - mean) * (values[i + lag] - mean);
-    }
-    tau += 2 * covariance / variance;
-    // Sokal: stop once the window is five times the time it gives.
-    if (lag >= 5 * tau) break;
-  }
-  return std::min(std::max(1.0, tau), count / 3.0);
 }
 
 Interval MedianInterval(const Runs& runs, const BootstrapOptions& options) {

@@ -1,4 +1,4 @@
-// Statistics of iteration series: robust location, warm-up, autocorrelation, bootstrap intervals.
+// Statistics of iteration series: bootstrap intervals of medians, rates and ratios; outliers.
 //
 //   Interval median = MedianInterval({run1_seconds, run2_seconds});
 //   Interval rate = ThroughputInterval({run1_seconds, run2_seconds}, /*samples=*/32);
@@ -10,7 +10,7 @@
 // Student's t over the normal quantile for the number of independent blocks.
 //
 // Every function is deterministic (fixed seed) and thread-safe. NaN means "unknown": no value could
-// be computed. Unless a name says otherwise, units are those of the input.
+// be computed. Intervals ignore non-finite values of their series. Units are those of the input.
 #ifndef PACELINE_ANALYSIS_STATS_STATISTICS_H_
 #define PACELINE_ANALYSIS_STATS_STATISTICS_H_
 
@@ -40,24 +40,14 @@ struct Interval {
 // Series of one repeat each.
 using Runs = std::vector<std::vector<double>>;
 
-// Non-finite values are ignored by all of these; empty input gives NaN.
+// NaN for an empty series. Quantiles, medians, the warm-up length and the autocorrelation time are in
+// models/stats/stats.h: measuring uses them too.
 double Mean(absl::Span<const double> values);
-double Median(absl::Span<const double> values);
-// Linear interpolation between order statistics (type 7 of Hyndman and Fan). 0 <= q <= 1.
-double Quantile(absl::Span<const double> values, double q);
 // Median absolute deviation times 1.4826: estimates the standard deviation of normal data.
 double ScaledMad(absl::Span<const double> values);
 // True where a value lies more than `threshold` scaled MADs from the median. Kept in all statistics;
 // only shown. With a MAD of 0 nothing is flagged.
 std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold = 3.5);
-
-// MSER-5 (White 1997): leading observations to discard so that the mean of the rest is known best,
-// in batches of five. -1: no steady state (the best cut is not in the first half).
-int Mser5(absl::Span<const double> values);
-
-// Integrated autocorrelation time with Sokal's automatic window (c = 5). 1 for independent values;
-// at most a third of the length.
-double AutocorrelationTime(absl::Span<const double> values);
 
 struct BootstrapOptions {
   int resamples = 1000;

@@ -22,42 +22,10 @@ std::vector<double> Ar1(int count, double mean, double sigma, double phi, uint64
   return values;
 }
 
-TEST(StatisticsTest, QuantilesInterpolateAndIgnoreNonFiniteValues) {
-  EXPECT_DOUBLE_EQ(Median({3, 1, 2}), 2);
-  EXPECT_DOUBLE_EQ(Median({4, 1, 2, 3}), 2.5);
-  EXPECT_DOUBLE_EQ(Quantile({0, 10}, 0.25), 2.5);
-  EXPECT_DOUBLE_EQ(Median({1, kUnknown, 3, INFINITY}), 2);
-  EXPECT_TRUE(std::isnan(Median({})));
-  EXPECT_TRUE(std::isnan(Mean({kUnknown})));
-}
-
 TEST(StatisticsTest, FlagsOnlyTheOutlier) {
   const std::vector<bool> flags = FlagOutliers({10, 10.1, 9.9, 10.05, 9.95, 14});
   EXPECT_EQ(flags, std::vector<bool>({false, false, false, false, false, true}));
   EXPECT_EQ(FlagOutliers({1, 1, 1, 5}), std::vector<bool>(4, false)) << "MAD 0 flags nothing";
-}
-
-TEST(StatisticsTest, Mser5FindsTheEndOfAWarmUp) {
-  std::vector<double> series = Ar1(100, 1.0, 0.01, 0, 1);
-  EXPECT_LE(Mser5(series), 45);
-  for (int i = 0; i < 12; ++i) series[i] += 2.0;  // Twelve slow iterations.
-  EXPECT_GE(Mser5(series), 10);
-  EXPECT_LE(Mser5(series), 50);
-}
-
-TEST(StatisticsTest, Mser5SaysNoSteadyStateForADrift) {
-  std::vector<double> series;
-  for (int i = 0; i < 100; ++i) series.push_back(2.0 - 0.01 * i);
-  EXPECT_EQ(Mser5(series), -1);
-}
-
-TEST(StatisticsTest, Mser5KeepsShortSeries) { EXPECT_EQ(Mser5({9, 1, 1, 1, 1, 1}), 0); }
-
-TEST(StatisticsTest, AutocorrelationTimeOfKnownProcesses) {
-  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0, 2)), 1.0, 0.15);
-  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0.5, 3)), 3.0, 0.5);
-  EXPECT_NEAR(AutocorrelationTime(Ar1(20000, 1, 0.1, 0.8, 4)), 9.0, 1.5);
-  EXPECT_DOUBLE_EQ(AutocorrelationTime({5, 5, 5, 5, 5, 5}), 1);
 }
 
 TEST(StatisticsTest, MedianIntervalCoversTheTruthOfCorrelatedSeries) {
