@@ -25,10 +25,27 @@ namespace {
 constexpr absl::string_view kFileSuffix = ".textproto";
 constexpr absl::string_view kAuxiliarySuffix = "+aux";
 
-absl::StatusOr<v1::Network> ReadNetwork(absl::string_view name_or_path) {
-  if (absl::EndsWith(name_or_path, kFileSuffix)) {
-    return ReadTextProtoFile<v1::Network>(ResolveUserPath(name_or_path));
+absl::StatusOr<v1::Network> ReadNetwork(absl::string_view name_or_path);
+
+absl::StatusOr<v1::Network> ReadNetworkFile(absl::string_view path) {
+  absl::StatusOr<v1::Network> network = ReadTextProtoFile<v1::Network>(ResolveUserPath(path));
+  if (!network.ok()) return network;
+  // Results are told apart by the network's name.
+  const std::vector<std::string> known = KnownNetworks();
+  if (std::find(known.begin(), known.end(), network->name()) != known.end()) {
+    const absl::StatusOr<v1::Network> built_in = ReadNetwork(network->name());
+    if (!built_in.ok()) return built_in;
+    if (built_in->SerializeAsString() != network->SerializeAsString()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": name: '", network->name(),
+                       "' is a built-in network that differs from this file; choose another name"));
+    }
   }
+  return network;
+}
+
+absl::StatusOr<v1::Network> ReadNetwork(absl::string_view name_or_path) {
+  if (absl::EndsWith(name_or_path, kFileSuffix)) return ReadNetworkFile(name_or_path);
   for (const EmbeddedFile& file : EmbeddedNetworks()) {
     if (absl::StripSuffix(file.name, kFileSuffix) == name_or_path) {
       return ParseTextProto<v1::Network>(file.contents, file.name);

@@ -79,13 +79,13 @@ class ShapeInference {
       for (const v1::Layer& layer : network_.layers()) AddLayer(layer);
       CheckEveryLayerReachesALoss();
     }
+    if (problems_.empty()) AddGradientSums();
     if (!problems_.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "network '", network_.name(), "' has ",
           problems_.size() == 1 ? "a problem" : absl::StrCat(problems_.size(), " problems"),
           ":\n  ", absl::StrJoin(problems_, "\n  ")));
     }
-    AddGradientSums();
     SumUp();
     shaped_.network = network_;
     return std::move(shaped_);
@@ -121,15 +121,15 @@ class ShapeInference {
       Problem("layers", "has ", network_.layers_size(), " layers, at most ", kMaxLayers,
               " are supported");
     }
-    bool has_loss = false;
     for (const v1::Layer& layer : network_.layers()) {
-      has_loss |= layer.has_softmax_loss() && !layer.auxiliary();
+      has_loss_ |= layer.has_softmax_loss() && !layer.auxiliary();
     }
-    if (!has_loss) Problem("layers", "needs a softmax_loss layer that is not auxiliary");
+    if (!has_loss_) Problem("layers", "needs a softmax_loss layer that is not auxiliary");
   }
 
   // A layer from which at least one loss is computed is alive; backward never reaches the others.
   void CheckEveryLayerReachesALoss() {
+    if (!has_loss_) return;  // Reported once instead of for every layer.
     const int count = static_cast<int>(shaped_.layers.size());
     std::vector<bool> alive(count, false);
     for (int i = count - 1; i >= 0; --i) {
@@ -159,7 +159,14 @@ class ShapeInference {
     }
     for (size_t i = 0; i < readers.size(); ++i) {
       ShapedLayer& layer = shaped_.layers[i];
-      if (readers[i] > 1) layer.backward_flops += (readers[i] - 1) * layer.output.elements();
+      if (readers[i] < 2) continue;
+      const Count additions = Product({readers[i] - 1, layer.output.elements()});
+      if (!additions.has_value) {
+        at_ = LayerLabel(layer.layer, static_cast<int>(i));
+        LayerProblem("output", "is read too often, by ", readers[i], " layers");
+        continue;
+      }
+      layer.backward_flops += additions.value;
     }
   }
 
@@ -332,21 +339,23 @@ class ShapeInference {
     const int64_t outputs = convolution.output_channels();
     const int64_t kernel = convolution.kernel();
     const int64_t groups = OrOne(convolution.groups());
-    if (outputs % groups != 0) {
-      LayerProblem("convolution.groups", groups, " groups do not divide ", outputs,
-                   " output channels");
-    }
-    if (!input_is_known_) return;
     const FeatureShape& input = current_->input;
-    if (input.channels % groups != 0) {
-      LayerProblem("convolution.groups", groups, " groups do not divide ", input.channels,
-                   " input channels");
-    }
+    const bool groups_divide_channels = NoNewProblems([&] {
+      if (outputs % groups != 0) {
+        LayerProblem("convolution.groups", groups, " groups do not divide ", outputs,
+                     " output channels");
+      }
+      if (input_is_known_ && input.channels % groups != 0) {
+        LayerProblem("convolution.groups", groups, " groups do not divide ", input.channels,
+                     " input channels");
+      }
+    });
+    if (!groups_divide_channels || !input_is_known_) return;
     const int64_t stride = OrOne(convolution.stride());
     if (!WindowFits("convolution.kernel", kernel, convolution.pad())) return;
     current_->output = {outputs, (input.height + 2 * convolution.pad() - kernel) / stride + 1,
                         (input.width + 2 * convolution.pad() - kernel) / stride + 1};
-    AddWeights({outputs, input.channels / groups, kernel, kernel},
+    AddWeights("convolution.output_channels", {outputs, input.channels / groups, kernel, kernel},
                {current_->output.height, current_->output.width}, !convolution.no_bias());
   }
 
@@ -357,19 +366,20 @@ class ShapeInference {
     });
     if (!fields_are_valid || !input_is_known_) return;
     current_->output = {fully_connected.outputs(), 1, 1};
-    AddWeights({fully_connected.outputs(), current_->input.elements()}, {},
-               !fully_connected.no_bias());
+    AddWeights("fully_connected.outputs", {fully_connected.outputs(), current_->input.elements()},
+               {}, !fully_connected.no_bias());
   }
 
   // Weight and bias, with the work on them. Each weight is used at every output position.
-  void AddWeights(std::vector<int64_t> shape, std::vector<int64_t> output_positions, bool bias) {
+  void AddWeights(absl::string_view outputs_field, std::vector<int64_t> shape,
+                  const std::vector<int64_t>& output_positions, bool bias) {
     std::vector<int64_t> factors = shape;
     factors.insert(factors.end(), output_positions.begin(), output_positions.end());
     const Count macs = Product(factors);
     const Count output =
         Product({current_->output.channels, current_->output.height, current_->output.width});
     if (!macs.has_value || !output.has_value) {
-      LayerProblem("kernel", "needs more than 2^46 multiply-accumulates for an image");
+      LayerProblem(outputs_field, "needs more than 2^46 multiply-accumulates for an image");
       return;
     }
     const int64_t outputs = shape[0];
@@ -441,13 +451,18 @@ class ShapeInference {
   }
 
   void InferLrn(const v1::LocalResponseNormalization& lrn) {
+    const bool fields_are_valid = NoNewProblems([&] { CheckLrn(lrn); });
+    if (!fields_are_valid) return;
+    InferElementwise(int64_t{lrn.local_size()} + 5, int64_t{lrn.local_size()} + 7);
+  }
+
+  void CheckLrn(const v1::LocalResponseNormalization& lrn) {
     if (lrn.local_size() <= 0 || lrn.local_size() % 2 == 0) {
       LayerProblem("lrn.local_size", "must be positive and odd, got ", lrn.local_size());
     }
     if (!IsPositive(lrn.alpha())) LayerProblem("lrn.alpha", "must be positive, got ", lrn.alpha());
     if (!IsPositive(lrn.beta())) LayerProblem("lrn.beta", "must be positive, got ", lrn.beta());
     if (!IsNonNegative(lrn.k())) LayerProblem("lrn.k", "must not be negative, got ", lrn.k());
-    InferElementwise(int64_t{lrn.local_size()} + 5, int64_t{lrn.local_size()} + 7);
   }
 
   void InferBatchNorm(const v1::BatchNormalization& batch_norm) {
@@ -497,8 +512,13 @@ class ShapeInference {
         ShapeMismatch("shape", i);
       }
     }
-    current_->forward_flops =
-        static_cast<int64_t>(current_->inputs.size() - 1) * current_->output.elements();
+    const Count work =
+        Product({static_cast<int64_t>(current_->inputs.size()) - 1, current_->output.elements()});
+    if (!work.has_value) {
+      LayerProblem("inputs", "needs more than 2^46 operations for an image");
+      return;
+    }
+    current_->forward_flops = work.value;
   }
 
   void InferSoftmaxLoss(const v1::SoftmaxLoss& loss) {
@@ -624,6 +644,7 @@ class ShapeInference {
   FeatureShape data_;
   bool data_is_known_ = false;
   absl::flat_hash_map<std::string, int> index_of_;
+  bool has_loss_ = false;
   int last_main_layer_ = kDataInput;    // The last layer so far that is not auxiliary.
   std::vector<bool> inputs_are_known_;  // Beside shaped_.layers.
   std::vector<bool> shape_is_known_;    // Beside shaped_.layers: `output` is set.
