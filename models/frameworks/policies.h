@@ -15,11 +15,13 @@ namespace paceline {
 // Sorted names of the built-in policies.
 std::vector<std::string> KnownPolicies();
 
-// By name, or from a file if `name_or_path` ends in ".textproto". NOT_FOUND names the known ones
-// (and the closest).
+// By name, or from a file if `name_or_path` ends in ".textproto" (a relative path is relative to
+// where the user stands). NOT_FOUND names the known ones (and the closest); INVALID_ARGUMENT the
+// file's lines or the fields at fault.
 absl::StatusOr<v1::FrameworkPolicy> LoadPolicy(absl::string_view name_or_path);
 
-// INVALID_ARGUMENT lists every problem with its field path: "communication.grouping: required".
+// INVALID_ARGUMENT lists every problem with its field path: "communication.grouping: required",
+// also combinations that cannot run (repacking with an update per group).
 absl::Status ValidatePolicy(const v1::FrameworkPolicy& policy);
 
 }  // namespace paceline
