@@ -15,8 +15,9 @@
 
 namespace paceline {
 
-// What MG-WFBP needs to decide its merges: seconds of backward per layer (network order), and the
-// cost of one message. Without it the compiler estimates from FLOPs at the given rates.
+// What MG-WFBP needs to decide its merges (and Horovod to know what becomes ready within a cycle):
+// seconds of backward per layer (network order), and the cost of one message. Where it is empty the
+// compiler estimates from FLOPs at the given rate. All ranks must compile with the same costs.
 struct ScheduleCosts {
   std::vector<double> backward_seconds;  // Per layer; empty: from FLOPs.
   double flops_per_second = 100e9;

@@ -1,5 +1,5 @@
-// Simulates an IterationSchedule: in-order streams, dependencies across iterations, until the period
-// is steady. The very object the worker executes.
+// Simulates an IterationSchedule: in-order streams, dependencies across iterations, until the
+// period is steady. The very object the worker executes.
 //
 //   absl::StatusOr<Timeline> timeline = Simulate(schedule, operation_seconds);
 //   timeline->period_seconds;
@@ -17,8 +17,8 @@
 namespace paceline {
 
 struct SimulateOptions {
-  int max_iterations = 64;          // Unrolled at most.
-  double steady_tolerance = 1e-9;   // Relative change of the period that counts as steady.
+  int max_iterations = 64;         // Unrolled at most.
+  double steady_tolerance = 1e-9;  // Relative change of the period that counts as steady.
 };
 
 struct Timeline {
@@ -31,13 +31,16 @@ struct Timeline {
     double end_seconds = 0;
   };
   std::vector<Span> spans;
-  // How the compute stream spends the period: compute + update on it + waits = period.
-  double compute_seconds = 0;                // Forward and backward.
+  // How the compute stream spends the period: the five add up to it. A wait is booked on the chain
+  // of operations that decided when it ended: the part of it in which they read or copied input,
+  // and the part in which they communicated (an update on a communication stream included).
+  double compute_seconds = 0;  // Forward and backward.
   double update_on_compute_seconds = 0;
-  double exposed_communication_seconds = 0;  // Idle, waiting for communication (or its update).
-  double input_wait_seconds = 0;             // Idle, waiting for read or copy.
-  double communication_seconds = 0;          // Union of busy time over communication streams.
-  double hidden_communication_seconds = 0;   // communication - exposed, not below 0.
+  double copy_on_compute_seconds = 0;        // Input copied on the compute stream.
+  double exposed_communication_seconds = 0;  // Waits, and packing on the compute stream.
+  double input_wait_seconds = 0;
+  double communication_seconds = 0;         // Union of busy time over communication streams.
+  double hidden_communication_seconds = 0;  // communication - exposed, not below 0.
   // Operations on the critical path of the steady iteration, in time order (indices).
   std::vector<int> critical_path;
 };
