@@ -145,17 +145,24 @@ class Unrolled {
   int iterations_ = 0;
 };
 
-// The smallest number of iterations c after which the whole state repeats, shifted in time:
-// max-plus systems settle into such a cycle (two alternating buffers: c = 2). 0: not settled yet.
-int Cyclicity(const Unrolled& unrolled, double tolerance) {
+// The smallest number of iterations c after which the state repeats, shifted in time: max-plus
+// systems settle into such a cycle (c = 2 for two alternating buffers). The state is all that later
+// iterations can see: as many iterations as the longest dependency spans. 0: not settled yet.
+int Cyclicity(const IterationSchedule& schedule, const Unrolled& unrolled, int longest_distance,
+              double tolerance) {
   constexpr int kLongest = 8;
   const int last = unrolled.iterations() - 1;
-  for (int c = 1; c <= kLongest && 2 * c <= last; ++c) {
+  for (int c = 1; c <= kLongest && c + longest_distance - 1 <= last; ++c) {
     const double shift = unrolled.Begin(last, 0) - unrolled.Begin(last - c, 0);
     // Rounding grows with the times themselves.
     const double allowed = tolerance * std::max(shift, 1e-12) + 1e-14 * unrolled.Begin(last, 0);
+    if (schedule.collect_cycle_seconds > 0) {
+      // Ticks come at fixed times: only a shift by whole cycles repeats.
+      const double cycles = shift / schedule.collect_cycle_seconds;
+      if (std::abs(cycles - std::round(cycles)) > 1e-6) continue;
+    }
     bool repeats = true;
-    for (int k = 0; k < c && repeats; ++k) {
+    for (int k = 0; k < longest_distance && repeats; ++k) {
       for (int i = 0; i < unrolled.operation_count() && repeats; ++i) {
         const double own = unrolled.Begin(last - k, i) - unrolled.Begin(last - k - c, i);
         repeats = std::abs(own - shift) <= allowed;
@@ -164,6 +171,16 @@ int Cyclicity(const Unrolled& unrolled, double tolerance) {
     if (repeats) return c;
   }
   return 0;
+}
+
+int LongestDistance(const IterationSchedule& schedule) {
+  int longest = 1;  // Of stream order.
+  for (const Operation& operation : schedule.operations) {
+    for (const Dependency& dependency : operation.dependencies) {
+      longest = std::max(longest, dependency.distance);
+    }
+  }
+  return longest;
 }
 
 int FirstForward(const IterationSchedule& schedule) {
@@ -278,10 +295,12 @@ absl::StatusOr<Timeline> Simulate(const IterationSchedule& schedule,
   if (first_forward < 0) return absl::InvalidArgumentError("the schedule has no forward operation");
 
   Unrolled unrolled(schedule, operation_seconds);
+  const int longest_distance = LongestDistance(schedule);
   int cyclicity = 0;
   while (unrolled.iterations() < options.max_iterations && cyclicity == 0) {
     unrolled.AddIteration();
-    cyclicity = Cyclicity(unrolled, options.steady_tolerance);
+    if (unrolled.iterations() < 4) continue;
+    cyclicity = Cyclicity(schedule, unrolled, longest_distance, options.steady_tolerance);
   }
   // Not settled (Horovod's ticks do not divide the iteration): the mean over the second half.
   const int last = unrolled.iterations() - 1;
