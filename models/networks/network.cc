@@ -33,7 +33,7 @@ absl::StatusOr<v1::Network> ReadNetworkFile(absl::string_view path) {
   // Results are told apart by the network's name.
   const std::vector<std::string> known = KnownNetworks();
   if (std::find(known.begin(), known.end(), network->name()) != known.end()) {
-    const absl::StatusOr<v1::Network> built_in = ReadNetwork(network->name());
+    absl::StatusOr<v1::Network> built_in = ReadNetwork(network->name());
     if (!built_in.ok()) return built_in;
     if (built_in->SerializeAsString() != network->SerializeAsString()) {
       return absl::InvalidArgumentError(

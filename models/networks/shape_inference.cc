@@ -352,9 +352,10 @@ class ShapeInference {
     });
     if (!groups_divide_channels || !input_is_known_) return;
     const int64_t stride = OrOne(convolution.stride());
-    if (!WindowFits("convolution.kernel", kernel, convolution.pad())) return;
-    current_->output = {outputs, (input.height + 2 * convolution.pad() - kernel) / stride + 1,
-                        (input.width + 2 * convolution.pad() - kernel) / stride + 1};
+    const int64_t pad = convolution.pad();
+    if (!WindowFits("convolution.kernel", kernel, pad)) return;
+    current_->output = {outputs, (input.height + 2 * pad - kernel) / stride + 1,
+                        (input.width + 2 * pad - kernel) / stride + 1};
     AddWeights("convolution.output_channels", {outputs, input.channels / groups, kernel, kernel},
                {current_->output.height, current_->output.width}, !convolution.no_bias());
   }
