@@ -33,7 +33,7 @@ _generate = rule(
     },
 )
 
-def embed_files(name, srcs, visibility = None):
+def embed_files(name, srcs, visibility = None, testonly = False):
     """Makes a cc_library whose NAME.h declares the files' contents.
 
     embed_files(name = "embedded_networks", srcs = glob(["*.textproto"])) gives the header
@@ -44,18 +44,21 @@ def embed_files(name, srcs, visibility = None):
       name: the cc_library made, in snake_case; the function is the same in CamelCase.
       srcs: the files; their base names must differ.
       visibility: as usual.
+      testonly: as usual.
     """
     _generate(
         name = name + "_generated",
         srcs = srcs,
         function = "".join([word.capitalize() for word in name.split("_")]),
         library = name,
+        testonly = testonly,
         visibility = ["//visibility:private"],
     )
     native.cc_library(
         name = name,
         srcs = [":" + name + "_generated"],
         hdrs = [":" + name + "_generated"],
+        testonly = testonly,
         visibility = visibility,
         deps = [
             "//tools:embedded_file",
