@@ -48,7 +48,7 @@ constexpr int kCutVersion = 1;
 // Cutting 512 images takes seconds; a million, minutes.
 constexpr absl::Duration kCutTimeout = absl::Minutes(20);
 
-constexpr double kMaxReduction = 3;
+constexpr double kMaxReduction = 4;
 
 absl::StatusOr<std::string> CacheFolder() {
   std::string base;

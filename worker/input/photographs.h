@@ -32,12 +32,12 @@ struct CutOptions {
   int images = 512;
   int width = 500;
   int height = 375;
-  int quality = 90;
+  int quality = 95;  // About what ImageNet's files have.
   uint64_t seed = 1;
 };
 
 // Image i comes from photograph i modulo their number, which is also its class: a region at a
-// random place, one to three times the size (as far as the photograph reaches), scaled down by
+// random place, one to four times the size (as far as the photograph reaches), scaled down by
 // area. Equal options and photographs give equal bytes.
 absl::Status CutPhotographs(const std::vector<std::string>& photographs, const CutOptions& options,
                             DataSetWriter& writer);
