@@ -89,9 +89,12 @@ absl::Status IterationExecutor::Initialize() {
   for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i) {
     if (schedule.operations[i].kind == OperationKind::kForward) last_forward_ = i;
   }
-  if (schedule.copies_through_buffer) {
-    buffers_.resize(schedule.groups.size());
-    for (size_t g = 0; g < buffers_.size(); ++g) buffers_[g].resize(GroupGradients(g).elements);
+  // Only what is packed travels in a buffer: CNTK's large tensors are reduced where they lie, and
+  // so are Horovod's tensors that travel alone.
+  buffers_.resize(schedule.groups.size());
+  for (const Operation& op : schedule.operations) {
+    if (op.kind != OperationKind::kPack) continue;
+    buffers_[op.group].resize(GroupGradients(op.group).elements);
   }
   return absl::OkStatus();
 }
@@ -113,7 +116,7 @@ DeviceSpan IterationExecutor::GroupWeights(int group) {
 }
 
 DeviceSpan IterationExecutor::Travelling(int group) {
-  if (buffers_.empty()) return GroupGradients(group);
+  if (buffers_[group].empty()) return GroupGradients(group);
   return {buffers_[group].data(), static_cast<int64_t>(buffers_[group].size())};
 }
 
@@ -143,7 +146,10 @@ absl::Status IterationExecutor::EnqueueOperation(int operation, int64_t iteratio
   }
   Slot& current = slot(iteration);
   absl::Status status = absl::OkStatus();
-  if (schedule.collect_cycle_seconds > 0 && op.kind == OperationKind::kAllReduce) {
+  // The first operation of a group waits for the tick.
+  const bool starts_group = op.kind == OperationKind::kPack ||
+                            (op.kind == OperationKind::kAllReduce && buffers_[op.group].empty());
+  if (schedule.collect_cycle_seconds > 0 && starts_group) {
     const absl::Duration cycle = absl::Seconds(schedule.collect_cycle_seconds);
     status = stream.RunOnHost([cycle] {
       SleepUntilNextCycle(cycle);

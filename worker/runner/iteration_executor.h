@@ -84,7 +84,7 @@ class IterationExecutor {
   const ExecutorParts parts_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<std::vector<float>> buffers_;  // Per group, if the policy copies through buffers.
+  std::vector<std::vector<float>> buffers_;  // Per group; empty where it is not packed.
   int last_forward_ = -1;                    // Operation after which the loss is known.
   int64_t enqueued_ = 0;
   int64_t collected_ = 0;
