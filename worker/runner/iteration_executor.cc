@@ -28,25 +28,19 @@ int MaxDistance(const IterationSchedule& schedule) {
 }
 
 // The part of `covering` (all tensors of the group) that travels with this group. All of it, except
-// where the policy cuts one concatenation in parts (TensorFlow's repacking): then part i of k, cut in
-// proportion to the schedule's byte offsets because the device's layout may be padded.
+// where the policy cuts one concatenation in parts (TensorFlow's repacking): these are cut at the same
+// fractions, since the device's layout may be padded.
 DeviceSpan GroupSlice(const IterationSchedule& schedule, int group, DeviceSpan covering) {
   const Group& mine = schedule.groups[group];
+  if (!mine.partial) return covering;
   int64_t total_bytes = 0;
   for (const Group& other : schedule.groups) {
-    if (other.tensors == mine.tensors) total_bytes += other.bytes;
+    if (other.partial) total_bytes += other.bytes;
   }
-  if (total_bytes == mine.bytes) return covering;
   const double scale = static_cast<double>(covering.elements) / total_bytes;
   const int64_t first = std::llround(mine.offset_bytes * scale);
   const int64_t last = std::llround((mine.offset_bytes + mine.bytes) * scale);
   return covering.Slice(first, last - first);
-}
-
-// True for operations that bring weights, as opposed to gradient sums.
-bool FetchesWeights(const IterationSchedule& schedule, const Operation& op) {
-  return (op.kind == OperationKind::kPull || op.kind == OperationKind::kBroadcast) &&
-         schedule.groups[op.group].carries_weights;
 }
 
 }  // namespace
@@ -125,14 +119,14 @@ absl::Status IterationExecutor::Enqueue() {
     return absl::FailedPreconditionError("too many iterations in flight");
   }
   for (int i = 0; i < static_cast<int>(parts_.schedule->operations.size()); ++i) {
-    absl::Status status = EnqueueOperation(i, enqueued_, /*timed=*/true);
+    absl::Status status = EnqueueOperation(i, enqueued_);
     if (!status.ok()) return status;
   }
   ++enqueued_;
   return absl::OkStatus();
 }
 
-absl::Status IterationExecutor::EnqueueOperation(int operation, int64_t iteration, bool timed) {
+absl::Status IterationExecutor::EnqueueOperation(int operation, int64_t iteration) {
   const IterationSchedule& schedule = *parts_.schedule;
   const Operation& op = schedule.operations[operation];
   Stream& stream = *streams_[op.stream];
@@ -156,10 +150,10 @@ absl::Status IterationExecutor::EnqueueOperation(int operation, int64_t iteratio
       return absl::OkStatus();
     });
   }
-  if (status.ok() && timed) status = stream.Record(*current.begin[operation]);
+  if (status.ok()) status = stream.Record(*current.begin[operation]);
   if (status.ok()) status = EnqueueWork(op, current, stream);
-  if (status.ok() && timed) status = stream.Record(*current.end[operation]);
-  if (status.ok() && operation == last_forward_ && timed) {
+  if (status.ok()) status = stream.Record(*current.end[operation]);
+  if (status.ok() && operation == last_forward_) {
     status = stream.RunOnHost([this, &current] {
       current.loss = parts_.engine->Loss();
       return absl::OkStatus();
@@ -252,19 +246,6 @@ absl::StatusOr<IterationTimes> IterationExecutor::Collect(absl::Time deadline) {
 }
 
 absl::Status IterationExecutor::Finish(absl::Time deadline) {
-  const IterationSchedule& schedule = *parts_.schedule;
-  // Fetches placed before the layers that read them (TensorFlow's parameter server) would leave the
-  // newest weights on the servers. A policy that fetches after the update has nothing left to fetch:
-  // its fetches depend on this iteration's own push or update.
-  for (int i = 0; i < static_cast<int>(schedule.operations.size()); ++i) {
-    const Operation& op = schedule.operations[i];
-    if (!FetchesWeights(schedule, op)) continue;
-    const bool carried = std::all_of(op.dependencies.begin(), op.dependencies.end(),
-                                     [](const Dependency& d) { return d.distance > 0; });
-    if (!carried || enqueued_ == 0) continue;
-    absl::Status status = EnqueueOperation(i, enqueued_, /*timed=*/false);
-    if (!status.ok()) return status;
-  }
   for (auto& stream : streams_) {
     absl::Status status = stream->Synchronize(deadline);
     if (!status.ok()) return status;

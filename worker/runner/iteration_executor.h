@@ -53,8 +53,7 @@ class IterationExecutor {
   absl::Status Enqueue();
   // Waits for the oldest iteration in flight, and returns its times.
   absl::StatusOr<IterationTimes> Collect(absl::Time deadline);
-  // Runs the operations that fetch weights at the begin of an iteration once more, so that every rank
-  // holds the newest weights; then waits for all streams. After the last iteration.
+  // Waits for all streams: every rank then holds the weights after the last iteration.
   absl::Status Finish(absl::Time deadline);
   // Everything enqueued and not begun is dropped, transfers break off.
   void Abort(const absl::Status& cause);
@@ -73,7 +72,7 @@ class IterationExecutor {
 
   explicit IterationExecutor(const ExecutorParts& parts) : parts_(parts) {}
   absl::Status Initialize();
-  absl::Status EnqueueOperation(int operation, int64_t iteration, bool timed);
+  absl::Status EnqueueOperation(int operation, int64_t iteration);
   absl::Status EnqueueWork(const Operation& op, Slot& slot, Stream& stream);
   // Memory that travels for a group: gradients, weights, or the buffer.
   DeviceSpan GroupGradients(int group);
