@@ -167,13 +167,13 @@ struct NetworkFit {
 
 using NetworkKey = std::pair<std::string, std::string>;  // Name, precision.
 using LineKey = std::pair<std::string, int>;             // Operation kind, devices.
-using InputKey = std::pair<std::string, int>;            // Source and image size, devices.
 
 struct Fit {
   std::map<NetworkKey, NetworkFit> networks;
   std::map<LineKey, LineFit> lines;
-  std::map<InputKey, Interval> read_per_sample;
-  std::map<InputKey, Interval> copy_per_sample;
+  // By source and image size, then devices.
+  std::map<std::string, std::map<int, Interval>> read_per_sample;
+  std::map<std::string, std::map<int, Interval>> copy_per_sample;
 };
 
 std::string InputSubject(const v1::Trial& trial) {
@@ -263,11 +263,11 @@ NetworkFit FitNetwork(const std::vector<const MergedTrial*>& trials) {
   return fit;
 }
 
-Fit FitAll(const std::vector<const MergedTrial*>& trials) {
+Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   Fit fit;
   std::map<NetworkKey, std::vector<const MergedTrial*>> by_network;
   std::map<LineKey, std::vector<LinePoint>> messages;
-  std::map<InputKey, std::vector<Interval>> reads, copies;
+  std::map<std::string, std::map<int, std::vector<Interval>>> reads, copies;
   int cluster = 0;
   for (const MergedTrial* trial : trials) {
     by_network[{trial->trial.network().name(), PrecisionName(trial->trial.precision())}].push_back(
@@ -291,14 +291,24 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials) {
     if (read_operation > 0 && read.value > 0) {
       read = Scaled(read, read_operation / batch / read.value);
     }
-    reads[{InputSubject(trial->trial), trial->devices}].push_back(read);
-    copies[{InputSubject(trial->trial), trial->devices}].push_back(
+    reads[InputSubject(trial->trial)][trial->devices].push_back(read);
+    copies[InputSubject(trial->trial)][trial->devices].push_back(
         Scaled(trial->phase(Phase::kCopy), 1 / batch));
   }
   for (const auto& network : by_network) fit.networks[network.first] = FitNetwork(network.second);
-  for (const auto& kind : messages) fit.lines[kind.first] = FitLine(kind.second);
-  for (const auto& input : reads) fit.read_per_sample[input.first] = Pooled(input.second);
-  for (const auto& input : copies) fit.copy_per_sample[input.first] = Pooled(input.second);
+  LineFitOptions options;
+  options.resamples = resamples;
+  for (const auto& kind : messages) fit.lines[kind.first] = FitLine(kind.second, options);
+  for (const auto& input : reads) {
+    for (const auto& at : input.second) {
+      fit.read_per_sample[input.first][at.first] = Pooled(at.second);
+    }
+  }
+  for (const auto& input : copies) {
+    for (const auto& at : input.second) {
+      fit.copy_per_sample[input.first][at.first] = Pooled(at.second);
+    }
+  }
   return fit;
 }
 
@@ -329,7 +339,17 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
   double contention = 1;
   if (devices != network.base_devices) {
     const Interval* ratio = Nearest(network.contention, devices);
-    if (ratio != nullptr && ratio->known()) contention = ratio->value;
+    if (ratio != nullptr && ratio->known()) {
+      contention = ratio->value;
+    } else {
+      // Not measured for this network: what the others show.
+      std::vector<double> ratios;
+      for (const auto& other : fit.networks) {
+        const auto at = other.second.contention.find(devices);
+        if (at != other.second.contention.end()) ratios.push_back(at->second.value);
+      }
+      if (!ratios.empty()) contention = Median(ratios);
+    }
   }
   const double forward = network.forward.Evaluate(batch) * contention;
   const double backward = network.backward.Evaluate(batch) * contention;
@@ -337,8 +357,12 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
     return absl::FailedPreconditionError("forward and backward were not timed");
   }
   const Interval* update = Nearest(network.update_seconds, devices);
-  const auto read = fit.read_per_sample.find({InputSubject(trial), devices});
-  const auto copy = fit.copy_per_sample.find({InputSubject(trial), devices});
+  const Interval* read = nullptr;
+  const Interval* copy = nullptr;
+  const auto reads = fit.read_per_sample.find(InputSubject(trial));
+  if (reads != fit.read_per_sample.end()) read = Nearest(reads->second, devices);
+  const auto copies = fit.copy_per_sample.find(InputSubject(trial));
+  if (copies != fit.copy_per_sample.end()) copy = Nearest(copies->second, devices);
 
   // Ranks differ only where an owner works for all; the slowest one sets the pace.
   bool owners = false;
@@ -362,9 +386,9 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
                     : static_cast<double>(shaped->layers[operation.layer].backward_flops) /
                           std::max<int64_t>(1, shaped->backward_flops));
       } else if (operation.kind == OperationKind::kRead) {
-        if (read != fit.read_per_sample.end()) cost = read->second.value * batch;
+        if (read != nullptr) cost = read->value * batch;
       } else if (operation.kind == OperationKind::kCopyInput) {
-        if (copy != fit.copy_per_sample.end()) cost = copy->second.value * batch;
+        if (copy != nullptr) cost = copy->value * batch;
       } else if (operation.kind == OperationKind::kUpdate) {
         const double share =
             operation.group < 0
@@ -502,11 +526,11 @@ void DescribeLine(const LineKey& key, const LineFit& line, FrameworkFit* out) {
 
 void DescribeInputs(const Fit& fit, FrameworkFit* out) {
   std::map<std::string, std::pair<std::vector<Interval>, std::vector<Interval>>> inputs;
-  for (const auto& entry : fit.read_per_sample) {
-    inputs[entry.first.first].first.push_back(entry.second);
+  for (const auto& input : fit.read_per_sample) {
+    for (const auto& at : input.second) inputs[input.first].first.push_back(at.second);
   }
-  for (const auto& entry : fit.copy_per_sample) {
-    inputs[entry.first.first].second.push_back(entry.second);
+  for (const auto& input : fit.copy_per_sample) {
+    for (const auto& at : input.second) inputs[input.first].second.push_back(at.second);
   }
   for (const auto& input : inputs) {
     v1::InputModel* model = out->model.add_inputs();
@@ -523,6 +547,23 @@ void DescribeInputs(const Fit& fit, FrameworkFit* out) {
     AddRow(out, "copy_seconds_per_sample", input.first, "", 0, "s",
            model->copy_seconds_per_sample());
   }
+}
+
+// Predicts `trial`, on several devices, from trials of other networks and from its own on one device.
+double HeldOutSeconds(const std::vector<const MergedTrial*>& trials, const MergedTrial& trial) {
+  std::vector<const MergedTrial*> others;
+  bool other_networks = false, own_baseline = false;
+  for (const MergedTrial* other : trials) {
+    const bool same = other->trial.network().name() == trial.trial.network().name();
+    if (same && other->devices > 1) continue;
+    other_networks |= !same && other->devices == trial.devices;
+    own_baseline |= same && other->trial.precision() == trial.trial.precision();
+    others.push_back(other);
+  }
+  if (!other_networks || !own_baseline) return kUnknown;
+  absl::StatusOr<double> predicted =
+      ModelledSeconds(FitAll(others, /*resamples=*/0), trial.trial);
+  return predicted.ok() ? *predicted : kUnknown;
 }
 
 }  // namespace
@@ -550,7 +591,7 @@ FitResult FitFrameworks(const MergedRuns& runs) {
   for (const auto& framework : frameworks) {
     std::vector<const MergedTrial*> trials;
     for (size_t i : framework.second) trials.push_back(&runs.trials[i]);
-    const Fit fit = FitAll(trials);
+    const Fit fit = FitAll(trials, LineFitOptions().resamples);
 
     FrameworkFit out;
     out.model.set_policy(std::get<0>(framework.first));
@@ -561,12 +602,19 @@ FitResult FitFrameworks(const MergedRuns& runs) {
     DescribeInputs(fit, &out);
 
     std::set<std::string> run_ids;
-    std::vector<double> errors, signed_errors, noise;
+    std::vector<double> errors, signed_errors, noise, held_out_errors;
     for (size_t i : framework.second) {
       const MergedTrial& trial = runs.trials[i];
       for (const MergedRepeat& repeat : trial.repeats) run_ids.insert(repeat.run_id);
       if (trial.iteration_seconds.has_bounds()) {
         noise.push_back(trial.iteration_seconds.relative_half_width());
+      }
+      if (trial.devices > 1) {
+        const double held_out = HeldOutSeconds(trials, trial);
+        result.trials[i].held_out_iteration_seconds = held_out;
+        if (std::isfinite(held_out)) {
+          held_out_errors.push_back(std::abs(held_out / trial.iteration_seconds.value - 1));
+        }
       }
       absl::StatusOr<double> modelled = ModelledSeconds(fit, trial.trial);
       if (!modelled.ok()) {
@@ -586,6 +634,8 @@ FitResult FitFrameworks(const MergedRuns& runs) {
       quality->set_max_absolute_error(*std::max_element(errors.begin(), errors.end()));
       quality->set_bias(Mean(signed_errors));
     }
+    out.held_out_median_error = Median(held_out_errors);
+    out.held_out_predictions = held_out_errors.size();
     if (!noise.empty()) quality->set_noise(Median(noise));
     for (const std::string& id : run_ids) out.model.add_run_ids(id);
     result.frameworks.push_back(std::move(out));

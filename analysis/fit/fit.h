@@ -11,8 +11,9 @@
 //   communication  a(kind, n) + b(kind, n) * bytes per message, pooled over the framework's networks;
 //   input          seconds per sample of reading and of copying;
 //   update         as measured, shared out by bytes;
-// and the schedule decides what overlaps. Errors are in-sample: they say how much of what was
-// measured the model explains, not how well it extrapolates.
+// and the schedule decides what overlaps. The model's errors are in-sample: they say how much of what
+// was measured it explains. Held out, a network's trials on several devices are predicted from the
+// framework's other networks.
 //
 // A quantity the data do not determine has identified = false and a note that says what to measure.
 // All times in seconds. Stateless and thread-safe.
@@ -44,11 +45,17 @@ struct FitRow {
 struct FrameworkFit {
   v1::FrameworkModel model;
   std::vector<FitRow> rows;  // The same estimates, flat.
+  // Of the held-out predictions, relative; unknown if there are none.
+  double held_out_median_error = kUnknown;
+  int held_out_predictions = 0;
 };
 
 // Beside MergedRuns::trials, index by index.
 struct ModelledTrial {
   double modelled_iteration_seconds = kUnknown;
+  // The same without this network's trials on several devices: from its compute on one device, and
+  // the communication and contention of the framework's other networks. Unknown with one network.
+  double held_out_iteration_seconds = kUnknown;
   // The schedule simulated with the trial's own operation medians: tests the schedule, not the fit.
   double replayed_iteration_seconds = kUnknown;
   std::string note;  // Why one of them is missing, or what to beware of.

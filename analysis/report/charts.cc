@@ -190,8 +190,8 @@ std::string EfficiencyChart(const TrialList& trials) {
                            kLabelWidth + efficiency.value / maximum * kPlotWidth, middle);
     std::string value = HumanPercent(efficiency.value);
     if (efficiency.has_bounds()) {
-      absl::StrAppend(&value, " (", HumanNumber(std::round(efficiency.low * 100)), "\xE2\x80\x93",
-                      HumanNumber(std::round(efficiency.high * 100)), ")");
+      absl::StrAppendFormat(&value, " (%.0f\xE2\x80\x93%.0f)", efficiency.low * 100,
+                            efficiency.high * 100);
     }
     if (!trial->scaling_note.empty()) value += " *";
     svg += Text(kWidth - kValueWidth + 12, middle + 4, "value", value);
@@ -235,7 +235,7 @@ std::string PhasesChart(const TrialList& trials) {
 
 std::string TimelineChart(const MergedTrial& trial) {
   if (trial.repeats.empty()) return "";
-  constexpr double kLeft = 130, kRight = 12, kLane = 16, kGap = 12;
+  constexpr double kLeft = 165, kRight = 12, kLane = 16, kGap = 12;
   struct Span {
     double begin, end;
     const v1::OperationSpan* operation;
@@ -249,6 +249,7 @@ std::string TimelineChart(const MergedTrial& trial) {
   std::vector<std::vector<Lane>> ranks;
   std::vector<int> rank_numbers;
   double first = 0, last = 0;
+  const double period = trial.iteration_seconds.value;
   const std::vector<v1::TrialResult>& results = trial.repeats[0].ranks;
   for (size_t r = 0; r < results.size(); ++r) {
     if (results[r].trace_size() == 0) continue;
@@ -262,8 +263,14 @@ std::string TimelineChart(const MergedTrial& trial) {
         return l.name == operation.stream();
       });
       if (lane == lanes.end()) lane = lanes.insert(lanes.end(), Lane{operation.stream(), {}});
-      const double begin = operation.begin_ns() * 1e-9 + shift;
-      const double end = std::max(begin, operation.end_ns() * 1e-9 + shift);
+      double begin = operation.begin_ns() * 1e-9 + shift;
+      double end = std::max(begin, operation.end_ns() * 1e-9 + shift);
+      // Prefetched whole iterations ahead; in the steady state the same work for a later iteration
+      // runs one period later.
+      while (period > 0 && end < -0.05 * period) {
+        begin += period;
+        end += period;
+      }
       lane->spans.push_back({begin, end, &operation});
       first = std::min(first, begin);
       last = std::max(last, end);

@@ -71,7 +71,7 @@ svg .axis { fill: var(--soft); font-size: 11.5px; } svg .small { font-size: 11px
 table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 12px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom-color: var(--rule); }
-td.n, th.n { text-align: right; white-space: nowrap; } td.id { overflow-wrap: anywhere; }
+td.n, th.n { text-align: right; white-space: nowrap; } td.id { white-space: nowrap; width: 260px; }
 .no { color: var(--soft); } .fail { color: var(--warn); font-weight: 600; white-space: nowrap; }
 details { margin: 10px 0; } summary { cursor: pointer; font-weight: 600; font-size: 14px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; font-size: 14px; }
@@ -227,7 +227,7 @@ std::string PhasesSection(const std::vector<std::pair<std::string, TrialList>>& 
                     TableHead({"Configuration", "Bottleneck"}));
     for (const MergedTrial* trial : panel.second) {
       absl::StrAppend(&html, "<tr>",
-                      Cell(absl::StrCat(FrameworkLabel(*trial), " \xC3\x97", trial->devices)),
+                      Cell(absl::StrCat(FrameworkLabel(*trial), " \xC3\x97", trial->devices), "id"),
                       Cell(Bottleneck(*trial)), "</tr>\n");
     }
     html += kTableEnd;
@@ -251,8 +251,8 @@ std::string TimelineSection(const std::vector<std::pair<std::string, TrialList>>
   if (charts.empty()) return "";
   return absl::StrCat(
       "<h2 id=\"timeline\">One iteration on every rank</h2>\n<p>The measured iteration closest to "
-      "the median, as each rank recorded it; 0 is where the first rank began it. Hover for "
-      "operations. timeline.json holds every configuration for ui.perfetto.dev.</p>\n",
+      "the median, as each rank recorded it; 0 is where the first rank began it. Input "
+      "prefetched for later iterations is drawn where it recurs. Hover for operations. timeline.json holds every configuration for ui.perfetto.dev.</p>\n",
       Legend(), charts);
 }
 
@@ -261,16 +261,17 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
   std::string html =
       "<h2 id=\"model\">The fitted model</h2>\n"
       "<p>Each framework's compute, communication, input and update costs are fitted to its trials; "
-      "the simulator then runs every trial's own schedule with them. Errors are in-sample. "
-      "\xE2\x80\x9CReplay\xE2\x80\x9D feeds the same schedule with the trial\xE2\x80\x99s own "
-      "operation medians: it tests the schedule, not the fit.</p>\n";
+      "the simulator then runs every trial's own schedule with them. Those errors are in-sample. "
+      "Held out: a network on several devices, predicted from its own compute on one device and the "
+      "communication and contention of the framework's other networks. Replayed: the schedule fed "
+      "with the trial's own operation medians, which tests the schedule and not the fit.</p>\n";
   const std::string chart = ModelChart(runs, fit);
   if (!chart.empty()) {
     absl::StrAppend(&html, "<div class=\"square\">", chart,
                     "</div>\n<p class=\"soft\">Band: \xC2\xB1 10 %. Rings: one device.</p>\n");
   }
   html += TableHead({"Framework", "#Configurations", "#Median error", "#Largest", "#Bias",
-                     "#Measurement noise"});
+                     "#Held out, median error", "#Measurement noise"});
   for (const FrameworkFit& framework : fit.frameworks) {
     const v1::FitQuality& quality = framework.model.quality();
     const bool any = quality.configurations() > 0;
@@ -282,14 +283,15 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
         NumberCell(absl::StrCat(quality.configurations())),
         NumberCell(HumanPercent(any ? quality.median_absolute_error() : kUnknown)),
         NumberCell(HumanPercent(any ? quality.max_absolute_error() : kUnknown)),
-        NumberCell(HumanPercent(any ? quality.bias() : kUnknown)),
+        NumberCell(HumanSignedPercent(any ? quality.bias() : kUnknown)),
+        NumberCell(HumanPercent(framework.held_out_median_error)),
         NumberCell(absl::StrCat("\xC2\xB1 ", HumanPercent(quality.noise()))), "</tr>\n");
   }
   html += kTableEnd;
 
   html += "<details open><summary>Measured and modelled iterations</summary>\n";
-  html += TableHead({"Configuration", "#Measured", "#Modelled", "#Error", "#Replayed", "#Error",
-                     "Note"});
+  html += TableHead({"Configuration", "#Measured", "#Modelled", "#Error", "#Held out", "#Error",
+                     "#Replayed", "#Error", "Note"});
   for (size_t i = 0; i < runs.trials.size(); ++i) {
     const MergedTrial& trial = runs.trials[i];
     if (!trial.ok || !trial.iteration_seconds.known()) continue;
@@ -298,9 +300,11 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
     absl::StrAppend(
         &html, "<tr>", Cell(TrialLabel(trial)), NumberCell(HumanSeconds(measured)),
         NumberCell(HumanSeconds(modelled.modelled_iteration_seconds)),
-        NumberCell(HumanPercent(modelled.modelled_iteration_seconds / measured - 1)),
+        NumberCell(HumanSignedPercent(modelled.modelled_iteration_seconds / measured - 1)),
+        NumberCell(HumanSeconds(modelled.held_out_iteration_seconds)),
+        NumberCell(HumanSignedPercent(modelled.held_out_iteration_seconds / measured - 1)),
         NumberCell(HumanSeconds(modelled.replayed_iteration_seconds)),
-        NumberCell(HumanPercent(modelled.replayed_iteration_seconds / measured - 1)),
+        NumberCell(HumanSignedPercent(modelled.replayed_iteration_seconds / measured - 1)),
         Cell(modelled.note, "no"), "</tr>\n");
   }
   absl::StrAppend(&html, kTableEnd, "</details>\n");

@@ -68,6 +68,7 @@ std::vector<Cell> TrialCells(const MergedTrial& m, const ModelledTrial& modelled
   number("scaling_efficiency_high", m.scaling_efficiency.high);
   text("scaling_note", m.scaling_note);
   number("replayed_iteration_seconds", modelled.replayed_iteration_seconds);
+  number("held_out_iteration_seconds", modelled.held_out_iteration_seconds);
   text("model_note", modelled.note);
   number("repeats", m.repeats.size());
   number("failed_repeats", m.failed_repeats);
@@ -182,24 +183,23 @@ std::string FitsCsv(const FitResult& fit) {
       csv.EndRow();
     }
     const v1::FitQuality& quality = model.quality();
-    const std::pair<const char*, double> qualities[] = {
-        {"median_absolute_error", quality.median_absolute_error()},
-        {"max_absolute_error", quality.max_absolute_error()},
-        {"bias", quality.bias()},
-        {"measurement_noise", quality.noise()}};
-    for (const auto& entry : qualities) {
-      start(entry.first);
-      csv.Add("iteration_seconds");
+    const auto add_quality = [&](const char* name, double value, int count, const char* how) {
+      start(name);
+      for (const char* cell : {"iteration_seconds", "", "", "1"}) csv.Add(cell);
+      csv.Add(count > 0 ? value : kUnknown);
       csv.Add("");
       csv.Add("");
-      csv.Add("1");
-      csv.Add(quality.configurations() > 0 ? entry.second : kUnknown);
-      csv.Add("");
-      csv.Add("");
-      csv.Add(quality.configurations() > 0 ? "true" : "false");
-      csv.Add(absl::StrCat("in-sample, ", quality.configurations(), " configurations"));
+      csv.Add(count > 0 ? "true" : "false");
+      csv.Add(absl::StrCat(how, ", ", count, " configurations"));
       csv.EndRow();
-    }
+    };
+    const int count = quality.configurations();
+    add_quality("median_absolute_error", quality.median_absolute_error(), count, "in-sample");
+    add_quality("max_absolute_error", quality.max_absolute_error(), count, "in-sample");
+    add_quality("bias", quality.bias(), count, "in-sample, mean");
+    add_quality("measurement_noise", quality.noise(), count, "half of the 95 % interval");
+    add_quality("held_out_median_absolute_error", framework.held_out_median_error,
+                framework.held_out_predictions, "predicted from the other networks");
   }
   return csv.text();
 }
@@ -298,6 +298,7 @@ std::string ReportJson(const MergedRuns& runs, const FitResult& fit) {
     json.Key("median_absolute_error").Number(quality.median_absolute_error());
     json.Key("max_absolute_error").Number(quality.max_absolute_error());
     json.Key("bias").Number(quality.bias()).Key("noise").Number(quality.noise());
+    json.Key("held_out_median_absolute_error").Number(framework.held_out_median_error);
     json.EndObject().EndObject();
   }
   json.EndArray();

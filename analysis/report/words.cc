@@ -183,10 +183,15 @@ std::string HumanBytes(double bytes) {
 std::string HumanPercent(double fraction) {
   if (!std::isfinite(fraction)) return kDash;
   const double percent = fraction * 100;
+  if (std::abs(percent) < 0.05) return "0 %";
   return absl::StrCat(std::abs(percent) < 9.95 && percent != std::round(percent)
                           ? absl::StrFormat("%.1f", percent)
                           : absl::StrFormat("%.0f", percent),
                       " %");
+}
+
+std::string HumanSignedPercent(double fraction) {
+  return absl::StrCat(fraction * 100 >= 0.05 ? "+" : "", HumanPercent(fraction));
 }
 
 std::string FrameworkLabel(const MergedTrial& trial) {
@@ -336,7 +341,8 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
         ". fits.csv says for each which measurement would tell."));
   }
   notes.push_back(
-      "Model errors are in-sample: the model was fitted to the very trials it is compared with.");
+      "Model errors are in-sample unless called held out: the model was fitted to the very trials it "
+      "is compared with.");
   notes.push_back(
       "Hidden communication is what ran while compute was busy; how much of it slowed compute down "
       "shows only in the contention ratio, which needs the same trial on one device.");

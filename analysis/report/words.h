@@ -35,6 +35,7 @@ std::string HumanSeconds(double seconds);    // "12.3 ms"
 std::string HumanBytes(double bytes);        // "244 MB"
 std::string HumanNumber(double value);       // "1230", "61.2"; a dash if unknown
 std::string HumanPercent(double fraction);   // "38 %"
+std::string HumanSignedPercent(double fraction);  // "+1.2 %"
 
 }  // namespace paceline
 
