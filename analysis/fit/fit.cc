@@ -28,8 +28,10 @@ bool IsCommunication(OperationKind kind) {
     case OperationKind::kBroadcast:
     case OperationKind::kPush:
     case OperationKind::kPull:
-    case OperationKind::kUnpack: return true;
-    default: return false;
+    case OperationKind::kUnpack:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -156,11 +158,11 @@ struct PhaseOfBatch {
 struct NetworkFit {
   PhaseOfBatch forward;
   PhaseOfBatch backward;
-  int base_devices = 0;                      // Devices of the trials the phases come from.
+  int base_devices = 0;  // Devices of the trials the phases come from.
   int base_threads = 0;
-  std::map<int, Interval> contention;        // By devices; relative to the base.
-  std::map<int, Interval> update_seconds;    // By devices; of all tensors together.
-  std::map<int, double> forward_share;       // By layer; empty: by FLOPs.
+  std::map<int, Interval> contention;      // By devices; relative to the base.
+  std::map<int, Interval> update_seconds;  // By devices; of all tensors together.
+  std::map<int, double> forward_share;     // By layer; empty: by FLOPs.
   std::map<int, double> backward_share;
   std::string thread_note;
 };
@@ -253,9 +255,9 @@ NetworkFit FitNetwork(const std::vector<const MergedTrial*>& trials) {
       contention[trial->devices].push_back(Ratio(together, reference));
     }
     if (Threads(*trial) != fit.base_threads) {
-      fit.thread_note = absl::StrCat("includes fewer threads per rank: ", fit.base_threads, " on ",
-                                     fit.base_devices, " device(s), ", Threads(*trial), " on ",
-                                     trial->devices);
+      fit.thread_note =
+          absl::StrCat("includes fewer threads per rank: ", fit.base_threads, " on ",
+                       fit.base_devices, " device(s), ", Threads(*trial), " on ", trial->devices);
     }
   }
   for (const auto& entry : contention) fit.contention[entry.first] = Pooled(entry.second);
@@ -329,8 +331,8 @@ const Value* Nearest(const std::map<int, Value>& values, int devices) {
 absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
   absl::StatusOr<ShapedNetwork> shaped = InferShapes(trial.network());
   if (!shaped.ok()) return shaped.status();
-  absl::StatusOr<IterationSchedule> schedule = CompileSchedule(
-      *shaped, trial.policy(), trial.cluster(), trial.batch_per_device());
+  absl::StatusOr<IterationSchedule> schedule =
+      CompileSchedule(*shaped, trial.policy(), trial.cluster(), trial.batch_per_device());
   if (!schedule.ok()) return schedule.status();
   const int devices = Devices(trial);
   const int batch = trial.batch_per_device();
@@ -380,21 +382,20 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
                                     std::max<int64_t>(1, shaped->forward_flops));
       } else if (operation.kind == OperationKind::kBackward) {
         const auto share = network.backward_share.find(operation.layer);
-        cost = backward *
-               (share != network.backward_share.end()
-                    ? share->second
-                    : static_cast<double>(shaped->layers[operation.layer].backward_flops) /
-                          std::max<int64_t>(1, shaped->backward_flops));
+        cost =
+            backward * (share != network.backward_share.end()
+                            ? share->second
+                            : static_cast<double>(shaped->layers[operation.layer].backward_flops) /
+                                  std::max<int64_t>(1, shaped->backward_flops));
       } else if (operation.kind == OperationKind::kRead) {
         if (read != nullptr) cost = read->value * batch;
       } else if (operation.kind == OperationKind::kCopyInput) {
         if (copy != nullptr) cost = copy->value * batch;
       } else if (operation.kind == OperationKind::kUpdate) {
-        const double share =
-            operation.group < 0
-                ? 1.0
-                : static_cast<double>(schedule->groups[operation.group].bytes) /
-                      std::max<int64_t>(1, shaped->gradient_bytes);
+        const double share = operation.group < 0
+                                 ? 1.0
+                                 : static_cast<double>(schedule->groups[operation.group].bytes) /
+                                       std::max<int64_t>(1, shaped->gradient_bytes);
         const bool works =
             !operation.at_owner_only || schedule->groups[operation.group].owner == rank;
         if (update != nullptr && works) cost = update->value * share;
@@ -549,7 +550,8 @@ void DescribeInputs(const Fit& fit, FrameworkFit* out) {
   }
 }
 
-// Predicts `trial`, on several devices, from trials of other networks and from its own on one device.
+// Predicts `trial`, on several devices, from trials of other networks and from its own on one
+// device.
 double HeldOutSeconds(const std::vector<const MergedTrial*>& trials, const MergedTrial& trial) {
   std::vector<const MergedTrial*> others;
   bool other_networks = false, own_baseline = false;
@@ -561,8 +563,7 @@ double HeldOutSeconds(const std::vector<const MergedTrial*>& trials, const Merge
     others.push_back(other);
   }
   if (!other_networks || !own_baseline) return kUnknown;
-  absl::StatusOr<double> predicted =
-      ModelledSeconds(FitAll(others, /*resamples=*/0), trial.trial);
+  absl::StatusOr<double> predicted = ModelledSeconds(FitAll(others, /*resamples=*/0), trial.trial);
   return predicted.ok() ? *predicted : kUnknown;
 }
 

@@ -1,19 +1,20 @@
-// Fits one performance model per framework (policy, engine and machine), then lets the simulator run
-// each trial's own schedule with the fitted costs: what was measured is what is modelled.
+// Fits one performance model per framework (policy, engine and machine), then lets the simulator
+// run each trial's own schedule with the fitted costs: what was measured is what is modelled.
 //
 //   absl::StatusOr<FitResult> fit = FitFrameworks(merged);
 //   fit->frameworks[0].model.quality().median_absolute_error();
 //   fit->trials[i].modelled_iteration_seconds;   // Beside merged.trials[i].
 //
 // The model of an iteration (performance_model.md has the equations):
-//   compute        forward, backward: fixed + per_sample * batch on one device, shared out to layers
+//   compute        forward, backward: fixed + per_sample * batch on one device, shared out to
+//   layers
 //                  as measured, times the contention ratio where communication runs beside it;
-//   communication  a(kind, n) + b(kind, n) * bytes per message, pooled over the framework's networks;
-//   input          seconds per sample of reading and of copying;
-//   update         as measured, shared out by bytes;
-// and the schedule decides what overlaps. The model's errors are in-sample: they say how much of what
-// was measured it explains. Held out, a network's trials on several devices are predicted from the
-// framework's other networks.
+//   communication  a(kind, n) + b(kind, n) * bytes per message, pooled over the framework's
+//   networks; input          seconds per sample of reading and of copying; update         as
+//   measured, shared out by bytes;
+// and the schedule decides what overlaps. The model's errors are in-sample: they say how much of
+// what was measured it explains. Held out, a network's trials on several devices are predicted from
+// the framework's other networks.
 //
 // A quantity the data do not determine has identified = false and a note that says what to measure.
 // All times in seconds. Stateless and thread-safe.
@@ -72,8 +73,8 @@ FitResult FitFrameworks(const MergedRuns& runs);
 // The schedule a trial executed, compiled again.
 absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial);
 
-// Duration of every operation of `schedule` as `rank` measured it. FAILED_PRECONDITION if the result
-// holds no statistics of an operation that takes time.
+// Duration of every operation of `schedule` as `rank` measured it. FAILED_PRECONDITION if the
+// result holds no statistics of an operation that takes time.
 absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
                                                              const v1::TrialResult& rank);
 

@@ -98,8 +98,8 @@ TEST(FitFrameworksTest, PredictsANetworkFromTheOthers) {
       EXPECT_TRUE(std::isnan(fit.trials[i].held_out_iteration_seconds));
       continue;
     }
-    EXPECT_NEAR(fit.trials[i].held_out_iteration_seconds / runs.trials[i].iteration_seconds.value, 1,
-                0.08)
+    EXPECT_NEAR(fit.trials[i].held_out_iteration_seconds / runs.trials[i].iteration_seconds.value,
+                1, 0.08)
         << runs.trials[i].configuration_id;
   }
   EXPECT_LT(Find(fit, "pytorch_ddp")->held_out_median_error, 0.05);

@@ -69,9 +69,9 @@ Coefficients RobustLine(const std::vector<LinePoint>& points) {
       weights[i] = huber / (size * size);
     }
     const Coefficients next = Solve(points, weights);
-    const double change = std::abs(next.slope - line.slope) / std::max(line.slope, 1e-300) +
-                          std::abs(next.intercept - line.intercept) /
-                              std::max(line.intercept, 1e-300);
+    const double change =
+        std::abs(next.slope - line.slope) / std::max(line.slope, 1e-300) +
+        std::abs(next.intercept - line.intercept) / std::max(line.intercept, 1e-300);
     line = next;
     if (change < 1e-10) break;
   }
@@ -176,8 +176,8 @@ LineFit FitLine(absl::Span<const LinePoint> input, const LineFitOptions& options
   fit.condition_number = ConditionNumber(points);
   fit.median_absolute_residual = Median(residuals);
 
-  const double spread = fit.min_x > 0 ? fit.max_x / fit.min_x
-                                      : std::numeric_limits<double>::infinity();
+  const double spread =
+      fit.min_x > 0 ? fit.max_x / fit.min_x : std::numeric_limits<double>::infinity();
   if (distinct.size() < 2) {
     fit.note = absl::StrFormat("one size only (%g): measure others", fit.max_x);
     return fit;

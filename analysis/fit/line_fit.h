@@ -34,7 +34,7 @@ struct LineFit {
   int points = 0;
   double min_x = 0;
   double max_x = 0;
-  double condition_number = 0;            // Of the scaled normal equations.
+  double condition_number = 0;                 // Of the scaled normal equations.
   double median_absolute_residual = kUnknown;  // Relative.
 
   bool known() const { return points > 0; }

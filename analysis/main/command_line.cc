@@ -95,8 +95,8 @@ int Replay(const std::vector<std::string>& paths, double limit, std::ostream& ou
                              HumanSeconds(*replayed), difference * 100, far ? "!" : " ", name);
     }
   }
-  out << replayed_count << " replayed, " << outside << " further off than "
-      << HumanPercent(limit) << ", " << missing << " without operation times.\n";
+  out << replayed_count << " replayed, " << outside << " further off than " << HumanPercent(limit)
+      << ", " << missing << " without operation times.\n";
   return outside + missing > 0 ? 1 : 0;
 }
 
@@ -113,17 +113,17 @@ int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, st
       continue;
     }
     std::string name = argument.substr(0, argument.find('='));
-    name = name.substr(name.find_first_not_of('-') == std::string::npos
-                           ? name.size()
-                           : name.find_first_not_of('-'));
+    name =
+        name.substr(name.find_first_not_of('-') == std::string::npos ? name.size()
+                                                                     : name.find_first_not_of('-'));
     if (name == "help" || name == "h") {
       out << kHelp;
       return 0;
     }
     if (name != "out" && name != "limit") {
-      return BadUsage(absl::StrCat("unknown flag '", argument, "'",
-                                   DidYouMean(name, {"out", "limit", "help"})),
-                      error);
+      return BadUsage(
+          absl::StrCat("unknown flag '", argument, "'", DidYouMean(name, {"out", "limit", "help"})),
+          error);
     }
     std::string value;
     if (argument.find('=') != std::string::npos) {
@@ -134,9 +134,8 @@ int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, st
     if (value.empty()) return BadUsage(absl::StrCat("--", name, " needs a value"), error);
     if (name == "out") out_dir = value;
     if (name == "limit" && (!absl::SimpleAtod(value, &limit) || !(limit > 0))) {
-      return BadUsage(absl::StrCat("--limit: expected a positive number like 0.05, got '", value,
-                                   "'"),
-                      error);
+      return BadUsage(
+          absl::StrCat("--limit: expected a positive number like 0.05, got '", value, "'"), error);
     }
   }
   if (positional.empty() || positional[0] == "help") {

@@ -24,14 +24,22 @@ constexpr double kUsableClockBound = 0.05;
 
 double PhaseNs(const v1::IterationSample& sample, Phase phase) {
   switch (phase) {
-    case Phase::kInput: return sample.input_ns();
-    case Phase::kInputWait: return sample.input_wait_ns();
-    case Phase::kCopy: return sample.copy_ns();
-    case Phase::kForward: return sample.forward_ns();
-    case Phase::kBackward: return sample.backward_ns();
-    case Phase::kCommunication: return sample.communication_ns();
-    case Phase::kExposedCommunication: return sample.exposed_communication_ns();
-    case Phase::kUpdate: return sample.update_ns();
+    case Phase::kInput:
+      return sample.input_ns();
+    case Phase::kInputWait:
+      return sample.input_wait_ns();
+    case Phase::kCopy:
+      return sample.copy_ns();
+    case Phase::kForward:
+      return sample.forward_ns();
+    case Phase::kBackward:
+      return sample.backward_ns();
+    case Phase::kCommunication:
+      return sample.communication_ns();
+    case Phase::kExposedCommunication:
+      return sample.exposed_communication_ns();
+    case Phase::kUpdate:
+      return sample.update_ns();
   }
   return 0;
 }
@@ -182,8 +190,8 @@ TrialVerdict Judge(const v1::Trial& trial, const TrialOutcome& outcome,
   }
   for (const v1::TrialResult& rank : ranks) {
     if (rank.status() != v1::TRIAL_STATUS_OK) {
-      return {false, StatusName(rank.status()), absl::StrCat("rank ", rank.rank(), ": ",
-                                                             rank.cause())};
+      return {false, StatusName(rank.status()),
+              absl::StrCat("rank ", rank.rank(), ": ", rank.cause())};
     }
   }
   if (static_cast<int>(ranks.size()) < devices) {
@@ -192,8 +200,8 @@ TrialVerdict Judge(const v1::Trial& trial, const TrialOutcome& outcome,
   }
   // The report of one rank without a sum (an external framework) says nothing about the others.
   for (const v1::TrialResult& rank : ranks) {
-    if (rank.weights_checksum() != ranks[0].weights_checksum() &&
-        rank.weights_checksum() != 0 && ranks[0].weights_checksum() != 0) {
+    if (rank.weights_checksum() != ranks[0].weights_checksum() && rank.weights_checksum() != 0 &&
+        ranks[0].weights_checksum() != 0) {
       return {false, "REPLICAS_DIVERGED",
               absl::StrCat("weights of rank ", rank.rank(), " differ from those of rank ",
                            ranks[0].rank(), " after the last iteration")};
@@ -233,9 +241,9 @@ void AddScalingEfficiency(std::vector<MergedTrial>* trials) {
       continue;
     }
     const MergedTrial& one = *baseline->second;
-    trial.scaling_efficiency = SpeedRatioInterval(
-        trial.IterationRuns(), one.samples_per_iteration(), one.IterationRuns(),
-        one.samples_per_iteration());
+    trial.scaling_efficiency =
+        SpeedRatioInterval(trial.IterationRuns(), one.samples_per_iteration(), one.IterationRuns(),
+                           one.samples_per_iteration());
     if (ComputeThreads(one) != ComputeThreads(trial)) {
       trial.scaling_note =
           absl::StrCat("one device computed with ", ComputeThreads(one), " threads, each of ",
@@ -248,14 +256,22 @@ void AddScalingEfficiency(std::vector<MergedTrial>* trials) {
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
-    case Phase::kInput: return "input";
-    case Phase::kInputWait: return "input_wait";
-    case Phase::kCopy: return "copy";
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kCommunication: return "communication";
-    case Phase::kExposedCommunication: return "exposed_communication";
-    case Phase::kUpdate: return "update";
+    case Phase::kInput:
+      return "input";
+    case Phase::kInputWait:
+      return "input_wait";
+    case Phase::kCopy:
+      return "copy";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kCommunication:
+      return "communication";
+    case Phase::kExposedCommunication:
+      return "exposed_communication";
+    case Phase::kUpdate:
+      return "update";
   }
   return "";
 }
@@ -282,12 +298,15 @@ std::string PrecisionName(v1::Precision precision) {
 
 std::string InputName(const v1::InputSource& input) {
   switch (input.source_case()) {
-    case v1::InputSource::kImageFolder: return absl::StrCat("image_folder:", input.image_folder());
-    case v1::InputSource::kLmdb: return absl::StrCat("lmdb:", input.lmdb());
+    case v1::InputSource::kImageFolder:
+      return absl::StrCat("image_folder:", input.image_folder());
+    case v1::InputSource::kLmdb:
+      return absl::StrCat("lmdb:", input.lmdb());
     case v1::InputSource::kPhotographs:
       return input.photographs().as_lmdb() ? "photographs_lmdb" : "photographs";
     case v1::InputSource::kSynthetic:
-    case v1::InputSource::SOURCE_NOT_SET: return "synthetic";
+    case v1::InputSource::SOURCE_NOT_SET:
+      return "synthetic";
   }
   return "";
 }
@@ -322,10 +341,9 @@ absl::StatusOr<RunData> LoadRun(const std::string& path) {
   for (const v1::Trial& trial : run.trials) {
     const auto outcome = by_id.find(trial.trial_id());
     // The finished attempt, even if a later, broken one left reports.
-    const int attempt =
-        outcome != by_id.end() && outcome->second->status == v1::TRIAL_STATUS_OK
-            ? outcome->second->attempt
-            : 0;
+    const int attempt = outcome != by_id.end() && outcome->second->status == v1::TRIAL_STATUS_OK
+                            ? outcome->second->attempt
+                            : 0;
     absl::StatusOr<std::vector<v1::TrialResult>> results =
         (*store)->Results(trial.trial_id(), attempt);
     if (!results.ok()) {
@@ -355,9 +373,8 @@ absl::StatusOr<MergedRuns> MergeRuns(std::vector<RunData> runs) {
     for (const v1::Trial& trial : run.trials) {
       const TrialOutcome& outcome = outcomes[trial.trial_id()];
       std::vector<v1::TrialResult>& ranks = run.results[trial.trial_id()];
-      std::sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-        return a.rank() < b.rank();
-      });
+      std::sort(ranks.begin(), ranks.end(),
+                [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
       for (const v1::TrialResult& rank : ranks) {
         machines.emplace(rank.machine().host(), rank.machine());
       }

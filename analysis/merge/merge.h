@@ -28,8 +28,8 @@ namespace paceline {
 struct RunData {
   std::string path;
   RunInfo info;
-  std::vector<v1::Trial> trials;        // Plan order.
-  std::vector<TrialOutcome> outcomes;   // Plan order.
+  std::vector<v1::Trial> trials;       // Plan order.
+  std::vector<TrialOutcome> outcomes;  // Plan order.
   // By trial_id: the ranks' reports of the attempt that counts.
   absl::flat_hash_map<std::string, std::vector<v1::TrialResult>> results;
 };
@@ -55,9 +55,9 @@ struct MergedRepeat {
   int repeat = 0;
   int attempt = 0;
   int warmup_iterations = 0;
-  std::vector<double> iteration_seconds;         // Measured iterations only.
+  std::vector<double> iteration_seconds;           // Measured iterations only.
   std::vector<double> phase_seconds[kPhaseCount];  // One value per measured iteration.
-  std::vector<v1::TrialResult> ranks;            // In rank order, all samples included.
+  std::vector<v1::TrialResult> ranks;              // In rank order, all samples included.
 };
 
 // How late a rank comes to the iteration's start, after the first one. Host clocks aligned.
@@ -77,9 +77,9 @@ struct MergedTrial {
   bool ok = false;
   std::string status;  // "OK", "OUT_OF_MEMORY", ..., "NOT_RUN".
   std::string cause;
-  int failed_repeats = 0;               // With this status (0 if OK).
-  int attempts = 0;                     // Of all repeats together.
-  std::vector<std::string> trial_ids;   // Of the repeats in this row.
+  int failed_repeats = 0;              // With this status (0 if OK).
+  int attempts = 0;                    // Of all repeats together.
+  std::vector<std::string> trial_ids;  // Of the repeats in this row.
 
   // Of OK trials; the rest stays unknown.
   std::vector<MergedRepeat> repeats;
@@ -90,7 +90,7 @@ struct MergedTrial {
   Interval phases[kPhaseCount];
   // T(1) / T(n) against the same configuration on one device. Unknown without that measurement.
   Interval scaling_efficiency;
-  std::string scaling_note;  // Why there is none, or what to beware of.
+  std::string scaling_note;             // Why there is none, or what to beware of.
   double peak_memory_bytes = kUnknown;  // Largest of any rank.
   double clock_bound_seconds = 0;       // Between ranks; 0 on one host.
   std::vector<RankLateness> lateness;
@@ -106,7 +106,8 @@ struct MergedTrial {
 
 struct MergedRuns {
   std::vector<RunInfo> runs;
-  std::vector<MergedTrial> trials;  // By network, precision, devices, policy; failures last in each.
+  std::vector<MergedTrial>
+      trials;  // By network, precision, devices, policy; failures last in each.
   std::vector<v1::MachineState> machines;  // Distinct hosts.
   std::vector<std::string> notes;          // What a reader must know: duplicates, odd rows.
 };
@@ -119,8 +120,8 @@ absl::StatusOr<MergedRuns> MergeRuns(std::vector<RunData> runs);
 absl::StatusOr<MergedRuns> LoadAndMerge(const std::vector<std::string>& paths);
 
 // Names as they appear in reports.
-std::string EngineName(v1::Engine engine);           // "native", "tensorflow".
-std::string PrecisionName(v1::Precision precision);  // "fp32".
+std::string EngineName(v1::Engine engine);            // "native", "tensorflow".
+std::string PrecisionName(v1::Precision precision);   // "fp32".
 std::string InputName(const v1::InputSource& input);  // "synthetic", "photographs", "lmdb:PATH".
 std::string StatusName(v1::TrialStatus status);       // "OK", "RANK_LOST".
 std::string BackendName(const MergedTrial& trial);    // "cpu"; empty if no rank reported.

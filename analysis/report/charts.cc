@@ -52,9 +52,8 @@ std::string Rect(double x, double y, double width, double height, const std::str
 }
 
 std::string Line(double x1, double y1, double x2, double y2, const char* classes) {
-  return absl::StrFormat(
-      "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" class=\"%s\"/>\n", x1, y1, x2, y2,
-      classes);
+  return absl::StrFormat("<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" class=\"%s\"/>\n",
+                         x1, y1, x2, y2, classes);
 }
 
 // Interval as a whisker at height y.
@@ -63,7 +62,9 @@ std::string Whisker(double low, double high, double y) {
          Line(high, y - 4, high, y + 4, "whisker");
 }
 
-std::string TimesDevices(const MergedTrial& trial) { return absl::StrCat(" \xC3\x97", trial.devices); }
+std::string TimesDevices(const MergedTrial& trial) {
+  return absl::StrCat(" \xC3\x97", trial.devices);
+}
 
 // Grid lines and labels below the plot, values in units of `unit`.
 std::string Axis(double maximum, double bottom, const std::string& unit, double scale_label = 1) {
@@ -101,8 +102,8 @@ std::vector<Segment> Segments(const MergedTrial& trial) {
   const double forward = seconds(Phase::kForward), backward = seconds(Phase::kBackward);
   const double update = seconds(Phase::kUpdate);
   // An update that fits beside the rest of the path only beyond the iteration ran beside it.
-  const double room = std::max(
-      0.0, trial.iteration_seconds.value * 1.02 - (wait + forward + backward + exposed));
+  const double room =
+      std::max(0.0, trial.iteration_seconds.value * 1.02 - (wait + forward + backward + exposed));
   const double update_on_path = std::min(update, room);
   return {{input_wait, "p-input", "waiting for input"},
           {copy_wait, "p-copy", "waiting for the copy"},
@@ -144,7 +145,8 @@ std::string ThroughputChart(const TrialList& trials) {
   for (const MergedTrial* trial : trials) {
     const Interval& rate = trial->samples_per_second;
     const double middle = y + kRowHeight / 2;
-    svg += Text(kLabelWidth - 8, middle + 4, "label end", FrameworkLabel(*trial) + TimesDevices(*trial));
+    svg += Text(kLabelWidth - 8, middle + 4, "label end",
+                FrameworkLabel(*trial) + TimesDevices(*trial));
     svg += Rect(kLabelWidth, middle - kBarHeight / 2, rate.value / maximum * kPlotWidth, kBarHeight,
                 trial->devices == 1 ? "bar one" : "bar",
                 absl::StrCat(TrialLabel(*trial), ": ", HumanNumber(rate.value), " samples/s"));
@@ -181,7 +183,8 @@ std::string EfficiencyChart(const TrialList& trials) {
   for (const MergedTrial* trial : shown) {
     const Interval& efficiency = trial->scaling_efficiency;
     const double middle = y + kRowHeight / 2;
-    svg += Text(kLabelWidth - 8, middle + 4, "label end", FrameworkLabel(*trial) + TimesDevices(*trial));
+    svg += Text(kLabelWidth - 8, middle + 4, "label end",
+                FrameworkLabel(*trial) + TimesDevices(*trial));
     if (efficiency.has_bounds()) {
       svg += Whisker(kLabelWidth + efficiency.low / maximum * kPlotWidth,
                      kLabelWidth + efficiency.high / maximum * kPlotWidth, middle);
@@ -215,7 +218,8 @@ std::string PhasesChart(const TrialList& trials) {
   double y = 4;
   for (const MergedTrial* trial : trials) {
     const double middle = y + kRowHeight / 2;
-    svg += Text(kLabelWidth - 8, middle + 4, "label end", FrameworkLabel(*trial) + TimesDevices(*trial));
+    svg += Text(kLabelWidth - 8, middle + 4, "label end",
+                FrameworkLabel(*trial) + TimesDevices(*trial));
     double x = kLabelWidth;
     for (const Segment& segment : Segments(*trial)) {
       const double width = segment.seconds / maximum * kPlotWidth;
@@ -259,9 +263,8 @@ std::string TimelineChart(const MergedTrial& trial) {
     }
     std::vector<Lane> lanes;
     for (const v1::OperationSpan& operation : results[r].trace()) {
-      auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& l) {
-        return l.name == operation.stream();
-      });
+      auto lane = std::find_if(lanes.begin(), lanes.end(),
+                               [&](const Lane& l) { return l.name == operation.stream(); });
       if (lane == lanes.end()) lane = lanes.insert(lanes.end(), Lane{operation.stream(), {}});
       double begin = operation.begin_ns() * 1e-9 + shift;
       double end = std::max(begin, operation.end_ns() * 1e-9 + shift);
@@ -310,7 +313,8 @@ std::string TimelineChart(const MergedTrial& trial) {
       svg += Text(kLeft - 8, y + kLane - 4, "label small end",
                   absl::StrCat("rank ", rank_numbers[r], " ", lane.name));
       svg += Rect(kLeft, y, kWidth - kLeft - kRight, kLane, "lane");
-      // Neighbours of one kind too close to tell apart are drawn as one, which keeps the page small.
+      // Neighbours of one kind too close to tell apart are drawn as one, which keeps the page
+      // small.
       std::vector<Span> drawn;
       for (const Span& span : lane.spans) {
         if (!drawn.empty() && drawn.back().operation->kind() == span.operation->kind() &&
@@ -326,11 +330,10 @@ std::string TimelineChart(const MergedTrial& trial) {
       for (const Span& span : drawn) {
         const std::string more =
             span.merged > 1 ? absl::StrCat(" and ", span.merged - 1, " more") : "";
-        svg += Rect(kLeft + (span.begin - first) * scale, y,
-                    std::max(0.4, (span.end - span.begin) * scale), kLane,
-                    absl::StrCat(KindClass(span.operation->kind()), " span"),
-                    absl::StrCat(span.operation->name(), more, ": ",
-                                 HumanSeconds(span.end - span.begin)));
+        svg += Rect(
+            kLeft + (span.begin - first) * scale, y, std::max(0.4, (span.end - span.begin) * scale),
+            kLane, absl::StrCat(KindClass(span.operation->kind()), " span"),
+            absl::StrCat(span.operation->name(), more, ": ", HumanSeconds(span.end - span.begin)));
       }
       y += kLane + 3;
     }
@@ -343,8 +346,8 @@ std::string ModelChart(const MergedRuns& runs, const FitResult& fit) {
   constexpr double kSize = 420, kLeft = 64, kBottom = 44, kTop = 10, kRight = 16;
   double low = kUnknown, high = kUnknown;
   for (size_t i = 0; i < runs.trials.size(); ++i) {
-    for (double value : {runs.trials[i].iteration_seconds.value,
-                         fit.trials[i].modelled_iteration_seconds}) {
+    for (double value :
+         {runs.trials[i].iteration_seconds.value, fit.trials[i].modelled_iteration_seconds}) {
       if (!(value > 0) || !std::isfinite(fit.trials[i].modelled_iteration_seconds)) continue;
       if (!(low <= value)) low = value;
       if (!(high >= value)) high = value;
@@ -354,7 +357,9 @@ std::string ModelChart(const MergedRuns& runs, const FitResult& fit) {
   low /= 1.3;
   high *= 1.3;
   const double span = std::log(high / low);
-  const auto x = [&](double v) { return kLeft + std::log(v / low) / span * (kSize - kLeft - kRight); };
+  const auto x = [&](double v) {
+    return kLeft + std::log(v / low) / span * (kSize - kLeft - kRight);
+  };
   const auto y = [&](double v) {
     return kSize - kBottom - std::log(v / low) / span * (kSize - kBottom - kTop);
   };

@@ -101,15 +101,18 @@ std::string TableHead(const std::vector<std::string>& columns) {
 constexpr char kTableEnd[] = "</tbody></table></div>\n";
 
 std::string Legend() {
-  const std::pair<const char*, const char*> phases[] = {
-      {"p-input", "input"},       {"p-copy", "copy"},
-      {"p-forward", "forward"},   {"p-backward", "backward"},
-      {"p-communication", "communication"}, {"p-update", "update"}};
+  const std::pair<const char*, const char*> phases[] = {{"p-input", "input"},
+                                                        {"p-copy", "copy"},
+                                                        {"p-forward", "forward"},
+                                                        {"p-backward", "backward"},
+                                                        {"p-communication", "communication"},
+                                                        {"p-update", "update"}};
   std::string html = "<div class=\"legend\">";
   for (const auto& phase : phases) {
-    absl::StrAppend(&html, "<span><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" "
-                           "height=\"12\" class=\"", phase.first, "\"/></svg>", phase.second,
-                    "</span>");
+    absl::StrAppend(&html,
+                    "<span><svg viewBox=\"0 0 12 12\" aria-hidden=\"true\"><rect width=\"12\" "
+                    "height=\"12\" class=\"",
+                    phase.first, "\"/></svg>", phase.second, "</span>");
   }
   return html + "</div>\n";
 }
@@ -125,8 +128,8 @@ std::vector<std::pair<std::string, TrialList>> Panels(const MergedRuns& runs) {
     if (!trial.ok || !trial.iteration_seconds.known()) continue;
     std::string label = PanelLabel(trial);
     if (machines.size() > 1) absl::StrAppend(&label, ", ", trial.machine);
-    auto panel = std::find_if(panels.begin(), panels.end(),
-                              [&](const auto& p) { return p.first == label; });
+    auto panel =
+        std::find_if(panels.begin(), panels.end(), [&](const auto& p) { return p.first == label; });
     if (panel == panels.end()) panel = panels.insert(panels.end(), {label, {}});
     panel->second.push_back(&trial);
   }
@@ -165,8 +168,7 @@ std::string Header(const MergedRuns& runs) {
     absl::StrAppend(
         &html, "<p>Run ", EscapeHtml(run.run_id), ", plan \xE2\x80\x9C",
         EscapeHtml(run.plan.name()), "\xE2\x80\x9D, started ",
-        EscapeHtml(absl::FormatTime("%Y-%m-%d %H:%M UTC",
-                                    absl::FromUnixNanos(run.created_unix_ns),
+        EscapeHtml(absl::FormatTime("%Y-%m-%d %H:%M UTC", absl::FromUnixNanos(run.created_unix_ns),
                                     absl::UTCTimeZone())),
         run.paceline_version.empty() ? "" : ", Paceline ", EscapeHtml(run.paceline_version),
         "</p>\n");
@@ -186,8 +188,9 @@ std::string HeadlineSection(const MergedRuns& runs) {
   for (const std::string& headline : headlines) {
     absl::StrAppend(&html, "<li>", EscapeHtml(headline), "</li>\n");
   }
-  return html + "</ul>\n<p class=\"soft\">Ratios are of throughput, with 95 % intervals. Where the "
-                "interval includes 1, or the difference is below 2 %, no winner is named.</p>\n";
+  return html +
+         "</ul>\n<p class=\"soft\">Ratios are of throughput, with 95 % intervals. Where the "
+         "interval includes 1, or the difference is below 2 %, no winner is named.</p>\n";
 }
 
 std::string ThroughputSection(const std::vector<std::pair<std::string, TrialList>>& panels) {
@@ -198,11 +201,13 @@ std::string ThroughputSection(const std::vector<std::pair<std::string, TrialList
       "iterations. Pale bars: one device.</p>\n";
   bool noted = false;
   for (const auto& panel : panels) {
-    absl::StrAppend(&html, "<h3>", EscapeHtml(panel.first), "</h3>\n", ThroughputChart(panel.second));
+    absl::StrAppend(&html, "<h3>", EscapeHtml(panel.first), "</h3>\n",
+                    ThroughputChart(panel.second));
     const std::string efficiency = EfficiencyChart(panel.second);
     if (efficiency.empty()) continue;
-    absl::StrAppend(&html, "<p class=\"soft\">Scaling efficiency: time of an iteration on one device "
-                           "over that on several, with the same batch per device.</p>\n",
+    absl::StrAppend(&html,
+                    "<p class=\"soft\">Scaling efficiency: time of an iteration on one device "
+                    "over that on several, with the same batch per device.</p>\n",
                     efficiency);
     for (const MergedTrial* trial : panel.second) {
       if (!noted && trial->devices > 1 && !trial->scaling_note.empty() &&
@@ -218,7 +223,8 @@ std::string ThroughputSection(const std::vector<std::pair<std::string, TrialList
 std::string PhasesSection(const std::vector<std::pair<std::string, TrialList>>& panels) {
   std::string html =
       "<h2 id=\"phases\">Where the time goes</h2>\n"
-      "<p>Solid: what the iteration is made of, waiting for input and communication included. Pale: "
+      "<p>Solid: what the iteration is made of, waiting for input and communication included. "
+      "Pale: "
       "work that ran beside it, hidden. The tick is the measured iteration; medians, mean over "
       "ranks.</p>\n" +
       Legend();
@@ -252,7 +258,8 @@ std::string TimelineSection(const std::vector<std::pair<std::string, TrialList>>
   return absl::StrCat(
       "<h2 id=\"timeline\">One iteration on every rank</h2>\n<p>The measured iteration closest to "
       "the median, as each rank recorded it; 0 is where the first rank began it. Input "
-      "prefetched for later iterations is drawn where it recurs. Hover for operations. timeline.json holds every configuration for ui.perfetto.dev.</p>\n",
+      "prefetched for later iterations is drawn where it recurs. Hover for operations. "
+      "timeline.json holds every configuration for ui.perfetto.dev.</p>\n",
       Legend(), charts);
 }
 
@@ -260,9 +267,11 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
   if (fit.frameworks.empty()) return "";
   std::string html =
       "<h2 id=\"model\">The fitted model</h2>\n"
-      "<p>Each framework's compute, communication, input and update costs are fitted to its trials; "
+      "<p>Each framework's compute, communication, input and update costs are fitted to its "
+      "trials; "
       "the simulator then runs every trial's own schedule with them. Those errors are in-sample. "
-      "Held out: a network on several devices, predicted from its own compute on one device and the "
+      "Held out: a network on several devices, predicted from its own compute on one device and "
+      "the "
       "communication and contention of the framework's other networks. Replayed: the schedule fed "
       "with the trial's own operation medians, which tests the schedule and not the fit.</p>\n";
   const std::string chart = ModelChart(runs, fit);
@@ -320,12 +329,11 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
     for (const FitRow& row : framework.rows) {
       const std::string subject =
           row.precision.empty() ? row.subject : absl::StrCat(row.subject, " ", row.precision);
-      absl::StrAppend(
-          &html, "<tr>", Cell(row.parameter), Cell(subject),
-          NumberCell(row.devices > 0 ? absl::StrCat(row.devices) : "all"),
-          row.estimate.identified() ? Cell(ValueWithRange(row.estimate, row.unit))
-                                    : Cell("not determined", "no"),
-          Cell(row.estimate.note(), "no"), "</tr>\n");
+      absl::StrAppend(&html, "<tr>", Cell(row.parameter), Cell(subject),
+                      NumberCell(row.devices > 0 ? absl::StrCat(row.devices) : "all"),
+                      row.estimate.identified() ? Cell(ValueWithRange(row.estimate, row.unit))
+                                                : Cell("not determined", "no"),
+                      Cell(row.estimate.note(), "no"), "</tr>\n");
     }
     absl::StrAppend(&html, kTableEnd, "</details>\n");
   }
@@ -357,14 +365,14 @@ std::string AllTrialsSection(const MergedRuns& runs) {
       warmup = std::max(warmup, repeat.warmup_iterations);
     }
     const Interval& rate = trial.samples_per_second;
-    absl::StrAppend(&html, "<tr>", Cell(TrialLabel(trial)),
-                    Cell(trial.status, trial.ok ? "" : "fail"), NumberCell(HumanNumber(rate.value)),
-                    NumberCell(rate.has_bounds()
-                                   ? absl::StrCat(HumanNumber(rate.low), "\xE2\x80\x93",
-                                                  HumanNumber(rate.high))
-                                   : "\xE2\x80\x93"),
-                    NumberCell(HumanSeconds(trial.iteration_seconds.value)),
-                    NumberCell(HumanPercent(trial.scaling_efficiency.value)));
+    absl::StrAppend(
+        &html, "<tr>", Cell(TrialLabel(trial)), Cell(trial.status, trial.ok ? "" : "fail"),
+        NumberCell(HumanNumber(rate.value)),
+        NumberCell(rate.has_bounds()
+                       ? absl::StrCat(HumanNumber(rate.low), "\xE2\x80\x93", HumanNumber(rate.high))
+                       : "\xE2\x80\x93"),
+        NumberCell(HumanSeconds(trial.iteration_seconds.value)),
+        NumberCell(HumanPercent(trial.scaling_efficiency.value)));
     if (trial.ok) {
       absl::StrAppend(&html, NumberCell(absl::StrCat(trial.measured_iterations)),
                       NumberCell(absl::StrCat(warmup)),
@@ -415,12 +423,12 @@ std::string MachineSection(const MergedRuns& runs) {
       late.push_back(HumanSeconds(rank.median_seconds));
       compute.push_back(HumanSeconds(rank.compute_seconds));
     }
-    absl::StrAppend(&ranks, "<tr>", Cell(TrialLabel(trial)), Cell(absl::StrJoin(compute, ", ")),
-                    Cell(absl::StrJoin(late, ", ")),
-                    NumberCell(trial.clock_bound_seconds > 0
-                                   ? HumanSeconds(trial.clock_bound_seconds)
-                                   : "one clock"),
-                    NumberCell(HumanPercent(trial.other_load)), "</tr>\n");
+    absl::StrAppend(
+        &ranks, "<tr>", Cell(TrialLabel(trial)), Cell(absl::StrJoin(compute, ", ")),
+        Cell(absl::StrJoin(late, ", ")),
+        NumberCell(trial.clock_bound_seconds > 0 ? HumanSeconds(trial.clock_bound_seconds)
+                                                 : "one clock"),
+        NumberCell(HumanPercent(trial.other_load)), "</tr>\n");
   }
   if (!ranks.empty()) {
     absl::StrAppend(&html, "<details><summary>Ranks: balance and clocks</summary>\n",
@@ -445,12 +453,23 @@ std::string EscapeHtml(absl::string_view text) {
   std::string escaped;
   for (const char c : ValidUtf8(text)) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      case '\'': escaped += "&#39;"; break;
-      default: escaped += c;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;

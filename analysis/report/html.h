@@ -1,6 +1,6 @@
-// The report for people: one self-contained HTML page with inline SVG and CSS, no script, no network;
-// follows the reader's light or dark scheme and prints in light. All text from results is escaped.
-// Thread-safe.
+// The report for people: one self-contained HTML page with inline SVG and CSS, no script, no
+// network; follows the reader's light or dark scheme and prints in light. All text from results is
+// escaped. Thread-safe.
 #ifndef PACELINE_ANALYSIS_REPORT_HTML_H_
 #define PACELINE_ANALYSIS_REPORT_HTML_H_
 

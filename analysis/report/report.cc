@@ -31,7 +31,8 @@ absl::Status WriteFile(const std::string& path, const std::string& text) {
   }
   std::error_code error;
   std::filesystem::rename(partial, path, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
+  if (error)
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
   return absl::OkStatus();
 }
 
@@ -48,9 +49,9 @@ absl::StatusOr<ReportSummary> WriteReport(const MergedRuns& runs, const std::str
   ReportSummary summary;
   // The page last: whoever finds it finds the rest.
   const std::pair<const char*, std::string> files[] = {
-      {"trials.csv", TrialsCsv(runs, fit)},      {"repeats.csv", RepeatsCsv(runs)},
-      {"iterations.csv", IterationsCsv(runs)},   {"fits.csv", FitsCsv(fit)},
-      {"report.json", ReportJson(runs, fit)},    {"timeline.json", TimelineJson(runs)},
+      {"trials.csv", TrialsCsv(runs, fit)},    {"repeats.csv", RepeatsCsv(runs)},
+      {"iterations.csv", IterationsCsv(runs)}, {"fits.csv", FitsCsv(fit)},
+      {"report.json", ReportJson(runs, fit)},  {"timeline.json", TimelineJson(runs)},
       {"report.html", ReportHtml(runs, fit)},
   };
   for (const auto& file : files) {

@@ -19,8 +19,8 @@ std::string FitsCsv(const FitResult& fit);
 std::string IterationsCsv(const MergedRuns& runs);
 // Everything but the iterations.
 std::string ReportJson(const MergedRuns& runs, const FitResult& fit);
-// Chrome trace of one iteration per configuration: a process per rank, a thread per stream. Opens in
-// https://ui.perfetto.dev and chrome://tracing.
+// Chrome trace of one iteration per configuration: a process per rank, a thread per stream. Opens
+// in https://ui.perfetto.dev and chrome://tracing.
 std::string TimelineJson(const MergedRuns& runs);
 
 }  // namespace paceline

@@ -33,8 +33,7 @@ TEST(JsonWriterTest, NestsAndEscapes) {
   json.BeginObject().Key("a\"").String("\\ \n \x01");
   json.Key("list").BeginArray().Number(1).Number(kUnknown).Bool(true).BeginObject().EndObject();
   json.EndArray().EndObject();
-  EXPECT_EQ(json.text(),
-            "{\"a\\\"\":\"\\\\ \\n \xEF\xBF\xBD\",\"list\":[1,null,true,{}]}");
+  EXPECT_EQ(json.text(), "{\"a\\\"\":\"\\\\ \\n \xEF\xBF\xBD\",\"list\":[1,null,true,{}]}");
 }
 
 TEST(JsonWriterTest, NumbersReadBackEqual) {

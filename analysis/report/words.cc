@@ -16,8 +16,8 @@
 namespace paceline {
 namespace {
 
-constexpr char kDash[] = "\xE2\x80\x93";         // –
-constexpr char kTimes[] = "\xC3\x97";            // ×
+constexpr char kDash[] = "\xE2\x80\x93";  // –
+constexpr char kTimes[] = "\xC3\x97";     // ×
 
 std::string Range(const Interval& interval, const char* format) {
   if (!interval.has_bounds()) return "";
@@ -51,9 +51,9 @@ std::string GroupHeadline(std::vector<const MergedTrial*> trials) {
   Interval next_ratio;
   double widest_tie = 0;
   for (size_t i = 1; i < trials.size(); ++i) {
-    const Interval ratio = SpeedRatioInterval(
-        best.IterationRuns(), best.samples_per_iteration(), trials[i]->IterationRuns(),
-        trials[i]->samples_per_iteration());
+    const Interval ratio =
+        SpeedRatioInterval(best.IterationRuns(), best.samples_per_iteration(),
+                           trials[i]->IterationRuns(), trials[i]->samples_per_iteration());
     if (ratio.has_bounds() && ratio.low > 1 && ratio.value > 1 + kPracticalDifference) {
       if (next == nullptr) {
         next = trials[i];
@@ -71,9 +71,8 @@ std::string GroupHeadline(std::vector<const MergedTrial*> trials) {
   }
   std::string text =
       absl::StrCat(where, List(tied), " lead with about ", rate,
-                   " and cannot be told apart (differences of at most ",
-                   HumanPercent(widest_tie), " are within noise or below ",
-                   HumanPercent(kPracticalDifference), ")");
+                   " and cannot be told apart (differences of at most ", HumanPercent(widest_tie),
+                   " are within noise or below ", HumanPercent(kPracticalDifference), ")");
   if (next != nullptr) {
     absl::StrAppend(&text, "; the first of them is ", absl::StrFormat("%.2f", next_ratio.value),
                     Range(next_ratio, "%.2f"), " ", kTimes, " ", FrameworkLabel(*next));
@@ -84,10 +83,14 @@ std::string GroupHeadline(std::vector<const MergedTrial*> trials) {
 // What the communication is, for a sentence: "all-reduce", "push and pull".
 std::string MethodText(const v1::CommunicationPolicy& policy) {
   switch (policy.method()) {
-    case v1::CommunicationPolicy::METHOD_PARAMETER_SERVER: return "push and pull";
-    case v1::CommunicationPolicy::METHOD_REDUCE_TO_OWNER: return "reduce to owners and broadcast";
-    case v1::CommunicationPolicy::METHOD_REDUCE_BROADCAST: return "reduce and broadcast";
-    default: return "all-reduce";
+    case v1::CommunicationPolicy::METHOD_PARAMETER_SERVER:
+      return "push and pull";
+    case v1::CommunicationPolicy::METHOD_REDUCE_TO_OWNER:
+      return "reduce to owners and broadcast";
+    case v1::CommunicationPolicy::METHOD_REDUCE_BROADCAST:
+      return "reduce and broadcast";
+    default:
+      return "all-reduce";
   }
 }
 
@@ -207,9 +210,9 @@ std::string PanelLabel(const MergedTrial& trial) {
 }
 
 std::string TrialLabel(const MergedTrial& trial) {
-  std::string label = absl::StrCat(trial.trial.network().name(), ", ", FrameworkLabel(trial), ", ",
-                                   DevicesText(trial.devices), ", batch ",
-                                   trial.trial.batch_per_device());
+  std::string label =
+      absl::StrCat(trial.trial.network().name(), ", ", FrameworkLabel(trial), ", ",
+                   DevicesText(trial.devices), ", batch ", trial.trial.batch_per_device());
   if (trial.trial.precision() > v1::PRECISION_FP32) {
     absl::StrAppend(&label, ", ", PrecisionName(trial.trial.precision()));
   }
@@ -252,16 +255,15 @@ std::string Bottleneck(const MergedTrial& trial) {
 
   std::string communication;
   if (exposed >= 0.05) {
-    communication = absl::StrCat(
-        HumanPercent(exposed), " of the iteration waits for ",
-        MethodText(trial.trial.policy().communication()), " of ",
-        HumanBytes(GradientBytes(trial)), " of gradients; ", WhyNotHidden(trial));
+    communication =
+        absl::StrCat(HumanPercent(exposed), " of the iteration waits for ",
+                     MethodText(trial.trial.policy().communication()), " of ",
+                     HumanBytes(GradientBytes(trial)), " of gradients; ", WhyNotHidden(trial));
   }
   const std::string read =
       absl::StrCat(HumanPercent(input), " of the iteration waits for ",
-                   share(Phase::kInput) >= share(Phase::kCopy)
-                       ? "reading and decoding"
-                       : "the copy to the device");
+                   share(Phase::kInput) >= share(Phase::kCopy) ? "reading and decoding"
+                                                               : "the copy to the device");
   if (input > exposed && input > compute) return absl::StrCat("input: ", read, ".");
   if (exposed >= compute || (exposed > 0.25 && exposed >= input)) {
     return absl::StrCat("communication: ", communication, ".");
@@ -302,8 +304,8 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
   }
   const auto add = [&](int count, const std::string& text) {
     if (count > 0) {
-      notes.push_back(absl::StrCat(count, count == 1 ? " configuration " : " configurations ",
-                                   text));
+      notes.push_back(
+          absl::StrCat(count, count == 1 ? " configuration " : " configurations ", text));
     }
   };
   add(without_baseline,
@@ -336,12 +338,13 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
     parameters.push_back(absl::StrCat(entry.first, " (", entry.second, ")"));
   }
   if (!parameters.empty()) {
-    notes.push_back(absl::StrCat(
-        "Not determined by these measurements, so given no value: ", absl::StrJoin(parameters, ", "),
-        ". fits.csv says for each which measurement would tell."));
+    notes.push_back(absl::StrCat("Not determined by these measurements, so given no value: ",
+                                 absl::StrJoin(parameters, ", "),
+                                 ". fits.csv says for each which measurement would tell."));
   }
   notes.push_back(
-      "Model errors are in-sample unless called held out: the model was fitted to the very trials it "
+      "Model errors are in-sample unless called held out: the model was fitted to the very trials "
+      "it "
       "is compared with.");
   notes.push_back(
       "Hidden communication is what ran while compute was busy; how much of it slowed compute down "

@@ -31,10 +31,10 @@ std::string FrameworkLabel(const MergedTrial& trial);
 std::string PanelLabel(const MergedTrial& trial);
 
 // Numbers for people: 3 significant digits and a unit.
-std::string HumanSeconds(double seconds);    // "12.3 ms"
-std::string HumanBytes(double bytes);        // "244 MB"
-std::string HumanNumber(double value);       // "1230", "61.2"; a dash if unknown
-std::string HumanPercent(double fraction);   // "38 %"
+std::string HumanSeconds(double seconds);         // "12.3 ms"
+std::string HumanBytes(double bytes);             // "244 MB"
+std::string HumanNumber(double value);            // "1230", "61.2"; a dash if unknown
+std::string HumanPercent(double fraction);        // "38 %"
 std::string HumanSignedPercent(double fraction);  // "+1.2 %"
 
 }  // namespace paceline

@@ -4,10 +4,10 @@
 //   Interval rate = ThroughputInterval({run1_seconds, run2_seconds}, /*samples=*/32);
 //   printf("%g [%g, %g]", rate.value, rate.low, rate.high);
 //
-// Iterations are correlated, so intervals come from a hierarchical bootstrap: whole runs first, then
-// circular blocks of at least twice the integrated autocorrelation time (Kalibera and Jones, ISMM'13;
-// Politis and Romano 1992). Few blocks make percentile intervals too narrow; they are widened by
-// Student's t over the normal quantile for the number of independent blocks.
+// Iterations are correlated, so intervals come from a hierarchical bootstrap: whole runs first,
+// then circular blocks of at least twice the integrated autocorrelation time (Kalibera and Jones,
+// ISMM'13; Politis and Romano 1992). Few blocks make percentile intervals too narrow; they are
+// widened by Student's t over the normal quantile for the number of independent blocks.
 //
 // Every function is deterministic (fixed seed) and thread-safe. NaN means "unknown": no value could
 // be computed. Intervals ignore non-finite values of their series. Units are those of the input.
@@ -40,13 +40,13 @@ struct Interval {
 // Series of one repeat each.
 using Runs = std::vector<std::vector<double>>;
 
-// NaN for an empty series. Quantiles, medians, the warm-up length and the autocorrelation time are in
-// models/stats/stats.h: measuring uses them too.
+// NaN for an empty series. Quantiles, medians, the warm-up length and the autocorrelation time are
+// in models/stats/stats.h: measuring uses them too.
 double Mean(absl::Span<const double> values);
 // Median absolute deviation times 1.4826: estimates the standard deviation of normal data.
 double ScaledMad(absl::Span<const double> values);
-// True where a value lies more than `threshold` scaled MADs from the median. Kept in all statistics;
-// only shown. With a MAD of 0 nothing is flagged.
+// True where a value lies more than `threshold` scaled MADs from the median. Kept in all
+// statistics; only shown. With a MAD of 0 nothing is flagged.
 std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold = 3.5);
 
 struct BootstrapOptions {
@@ -57,7 +57,8 @@ struct BootstrapOptions {
 
 // Median of all values of all runs.
 Interval MedianInterval(const Runs& runs, const BootstrapOptions& options = {});
-// samples_per_iteration * iterations / total time: never a mean of rates (Hoefler and Belli, SC'15).
+// samples_per_iteration * iterations / total time: never a mean of rates (Hoefler and Belli,
+// SC'15).
 Interval ThroughputInterval(const Runs& runs, double samples_per_iteration,
                             const BootstrapOptions& options = {});
 // Throughput of `a` over throughput of `b`, both resampled: above 1, a is faster.

@@ -51,18 +51,17 @@ TEST(StatisticsTest, ThroughputIsSamplesOverTotalTime) {
 
 TEST(StatisticsTest, RepeatsThatDisagreeWidenTheInterval) {
   const Interval same = ThroughputInterval({Ar1(50, 1, 0.01, 0, 5), Ar1(50, 1, 0.01, 0, 6)}, 1);
-  const Interval apart =
-      ThroughputInterval({Ar1(50, 1, 0.01, 0, 5), Ar1(50, 1.2, 0.01, 0, 6)}, 1);
+  const Interval apart = ThroughputInterval({Ar1(50, 1, 0.01, 0, 5), Ar1(50, 1.2, 0.01, 0, 6)}, 1);
   EXPECT_GT(apart.relative_half_width(), 5 * same.relative_half_width());
 }
 
 TEST(StatisticsTest, RatioTellsRealDifferencesFromNoise) {
-  const Interval faster = SpeedRatioInterval({Ar1(60, 1.0, 0.02, 0.3, 7)}, 8,
-                                             {Ar1(60, 1.1, 0.02, 0.3, 8)}, 8);
+  const Interval faster =
+      SpeedRatioInterval({Ar1(60, 1.0, 0.02, 0.3, 7)}, 8, {Ar1(60, 1.1, 0.02, 0.3, 8)}, 8);
   EXPECT_NEAR(faster.value, 1.1, 0.02);
   EXPECT_GT(faster.low, 1);
-  const Interval equal = SpeedRatioInterval({Ar1(60, 1.0, 0.05, 0.3, 9)}, 8,
-                                            {Ar1(60, 1.0, 0.05, 0.3, 10)}, 8);
+  const Interval equal =
+      SpeedRatioInterval({Ar1(60, 1.0, 0.05, 0.3, 9)}, 8, {Ar1(60, 1.0, 0.05, 0.3, 10)}, 8);
   EXPECT_LT(equal.low, 1);
   EXPECT_GT(equal.high, 1);
 }

@@ -17,8 +17,9 @@ int main(int argc, char** argv) {
   }
   paceline::SyntheticRunOptions options;
   options.networks = {"alexnet_caffe", "googlenet_bvlc", "resnet50_v1.5"};
-  options.policies = {"caffe_mpi", "cntk", "mxnet_device", "mxnet_dist_sync",
-                      "tensorflow_replicated", "pytorch_ddp"};
+  options.policies = {
+      "caffe_mpi",  "cntk", "mxnet_device", "mxnet_dist_sync", "tensorflow_replicated",
+      "pytorch_ddp"};
   options.photographs = true;
   options.repeats = 2;
   options.noise = 0.015;

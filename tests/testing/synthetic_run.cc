@@ -43,20 +43,22 @@ std::vector<double> OperationCosts(const SyntheticRunOptions& options, const Sha
       case OperationKind::kRead:
         seconds = options.photographs ? options.read_seconds_per_sample * batch : 0;
         break;
-      case OperationKind::kCopyInput: seconds = options.copy_seconds_per_sample * batch; break;
+      case OperationKind::kCopyInput:
+        seconds = options.copy_seconds_per_sample * batch;
+        break;
       case OperationKind::kForward:
         seconds = contention *
                   (options.forward_fixed_seconds / shaped.layers.size() +
                    shaped.layers[operation.layer].forward_flops * batch / options.flops_per_second);
         break;
       case OperationKind::kBackward:
-        seconds = contention *
-                  (options.backward_fixed_seconds / shaped.layers.size() +
-                   shaped.layers[operation.layer].backward_flops * batch / options.flops_per_second);
+        seconds = contention * (options.backward_fixed_seconds / shaped.layers.size() +
+                                shaped.layers[operation.layer].backward_flops * batch /
+                                    options.flops_per_second);
         break;
       case OperationKind::kUpdate: {
-        const int64_t bytes = operation.group < 0 ? shaped.gradient_bytes
-                                                  : schedule.groups[operation.group].bytes;
+        const int64_t bytes =
+            operation.group < 0 ? shaped.gradient_bytes : schedule.groups[operation.group].bytes;
         const bool works =
             !operation.at_owner_only || schedule.groups[operation.group].owner == rank;
         seconds = works ? bytes * options.update_seconds_per_byte : 0;
@@ -86,12 +88,23 @@ void FillResult(const SyntheticRunOptions& options, const ShapedNetwork& shaped,
   double sums[5] = {};  // Read, copy, forward, backward, update.
   for (size_t i = 0; i < costs.size(); ++i) {
     switch (schedule.operations[i].kind) {
-      case OperationKind::kRead: sums[0] += costs[i]; break;
-      case OperationKind::kCopyInput: sums[1] += costs[i]; break;
-      case OperationKind::kForward: sums[2] += costs[i]; break;
-      case OperationKind::kBackward: sums[3] += costs[i]; break;
-      case OperationKind::kUpdate: sums[4] += costs[i]; break;
-      default: break;
+      case OperationKind::kRead:
+        sums[0] += costs[i];
+        break;
+      case OperationKind::kCopyInput:
+        sums[1] += costs[i];
+        break;
+      case OperationKind::kForward:
+        sums[2] += costs[i];
+        break;
+      case OperationKind::kBackward:
+        sums[3] += costs[i];
+        break;
+      case OperationKind::kUpdate:
+        sums[4] += costs[i];
+        break;
+      default:
+        break;
     }
   }
   int64_t now_ns = kStartUnixNs;
@@ -118,7 +131,8 @@ void FillResult(const SyntheticRunOptions& options, const ShapedNetwork& shaped,
   for (size_t i = 0; i < costs.size(); ++i) {
     const Operation& operation = schedule.operations[i];
     v1::OperationStatistics* statistics = result->add_operations();
-    const double median = costs[i] * factor_of_run * std::exp(0.5 * options.noise * normal(*random));
+    const double median =
+        costs[i] * factor_of_run * std::exp(0.5 * options.noise * normal(*random));
     statistics->set_name(OperationName(operation, shaped));
     statistics->set_kind(std::string(OperationKindName(operation.kind)));
     statistics->set_layer(operation.layer);
@@ -199,8 +213,8 @@ absl::Status AddTrial(const SyntheticRunOptions& options, const v1::Network& net
     machine->set_device("Synthetic CPU");
     (*machine->mutable_versions())["onednn"] = "2.6.3";
     (*machine->mutable_versions())["gloo"] = "2022-05";
-    result.mutable_memory()->set_peak_resident_bytes(
-        200000000 + 3 * shaped->gradient_bytes + 2 * batch * shaped->activation_bytes);
+    result.mutable_memory()->set_peak_resident_bytes(200000000 + 3 * shaped->gradient_bytes +
+                                                     2 * batch * shaped->activation_bytes);
     std::mt19937_64 series(series_seed);
     FillResult(options, *shaped, *schedule, costs, *timeline, factor_of_run, &series, &result);
     results.push_back(std::move(result));

@@ -1,5 +1,5 @@
-// Runs that nobody measured: results with known parameters, for tests of the analysis and for looking
-// at reports. The product's own compiler and simulator make the iterations; noise is added.
+// Runs that nobody measured: results with known parameters, for tests of the analysis and for
+// looking at reports. The product's own compiler and simulator make the iterations; noise is added.
 //
 //   SyntheticRunOptions options;
 //   options.alpha_seconds = 2e-4;
@@ -34,16 +34,16 @@ struct SyntheticRunOptions {
 
   // The truth that a fit should find.
   double flops_per_second = 80e9;
-  double forward_fixed_seconds = 2e-3;   // Of the whole network, whatever the batch.
+  double forward_fixed_seconds = 2e-3;  // Of the whole network, whatever the batch.
   double backward_fixed_seconds = 3e-3;
-  double contention_ratio = 1.2;         // On several devices.
-  double alpha_seconds = 150e-6;         // Per message of a ring.
+  double contention_ratio = 1.2;  // On several devices.
+  double alpha_seconds = 150e-6;  // Per message of a ring.
   double beta_seconds_per_byte = 0.4e-9;
   double update_seconds_per_byte = 0.15e-9;
   double read_seconds_per_sample = 1.5e-3;
   double copy_seconds_per_sample = 20e-6;
 
-  double noise = 0.01;                   // Relative standard deviation of an iteration.
+  double noise = 0.01;  // Relative standard deviation of an iteration.
   uint64_t seed = 1;
 };
 
