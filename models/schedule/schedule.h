@@ -97,6 +97,7 @@ struct IterationSchedule {
   int servers = 0;              // METHOD_PARAMETER_SERVER.
   bool servers_update = false;  // Servers run SGD; otherwise they only sum.
   int gradient_divisor = 1;     // Sum is divided by this before the update.
+  // Groups with a kPack operation travel in a buffer of their own; the others where they lie.
   bool copies_through_buffer = false;
   int prefetch_batches = 0;  // Batches decoded ahead. 0: nothing overlaps reading.
   int input_buffers = 1;     // Batches the device holds: 2 where copying overlaps computing.

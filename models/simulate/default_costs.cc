@@ -248,7 +248,9 @@ MemoryPrediction PredictMemory(const ShapedNetwork& network, const IterationSche
   memory.gradients_bytes = network.gradient_bytes;
   memory.optimizer_bytes = network.parameter_count * 4;
   memory.activations_bytes = ActivationBytes(network, batch, precision);
-  if (schedule.copies_through_buffer) memory.communication_bytes += network.gradient_bytes;
+  for (const Operation& operation : schedule.operations) {
+    if (operation.kind == OperationKind::kPack) memory.communication_bytes += operation.bytes;
+  }
   if (schedule.servers > 0) {
     // The busiest server: weights, momentum, sum.
     std::vector<int64_t> held(schedule.servers);
