@@ -1,0 +1,83 @@
+#include "worker/backend/cpu/engine_kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+std::vector<float> Ramp(int n, float step) {
+  std::vector<float> values(n);
+  for (int i = 0; i < n; ++i) values[i] = step * static_cast<float>(i - n / 2);
+  return values;
+}
+
+TEST(EngineKernelsTest, SgdFollowsItsFormula) {
+  const int n = 1003;
+  std::vector<float> w = Ramp(n, 0.1f), v = Ramp(n, 0.01f), g = Ramp(n, -0.3f);
+  std::vector<float> w0 = w, v0 = v;
+  Kernels().sgd(w.data(), v.data(), g.data(), n, {0.1f, 0.9f, 0.01f, 0.5f});
+  for (int i = 0; i < n; ++i) {
+    const double velocity = 0.9 * v0[i] + 0.1 * (g[i] * 0.5 + 0.01 * w0[i]);
+    EXPECT_NEAR(v[i], velocity, 1e-5);
+    EXPECT_NEAR(w[i], w0[i] - velocity, 1e-5);
+  }
+}
+
+TEST(EngineKernelsTest, InstructionSetsAgree) {
+  if (&Kernels() == &GenericKernels()) GTEST_SKIP() << "this CPU has no AVX-512";
+  const int n = 777;
+  std::vector<float> a = Ramp(n, 0.37f), b = Ramp(n, -0.11f), x(n), y(n);
+  std::vector<uint16_t> a16(n), x16(n), y16(n);
+  GenericKernels().bf16.from_float(x16.data(), a.data(), n);
+  Avx512Kernels().bf16.from_float(y16.data(), a.data(), n);
+  EXPECT_EQ(x16, y16);
+  a16 = x16;
+  GenericKernels().bf16.add_relu(x16.data(), a16.data(), a16.data(), n);
+  Avx512Kernels().bf16.add_relu(y16.data(), a16.data(), a16.data(), n);
+  EXPECT_EQ(x16, y16);
+  GenericKernels().fp32.add_mask(x.data(), a.data(), b.data(), a.data(), n);
+  Avx512Kernels().fp32.add_mask(y.data(), a.data(), b.data(), a.data(), n);
+  EXPECT_EQ(x, y);
+  GenericKernels().fp32.dropout(x.data(), a.data(), n, 5, 99, 1u << 31, 2.0f);
+  Avx512Kernels().fp32.dropout(y.data(), a.data(), n, 5, 99, 1u << 31, 2.0f);
+  EXPECT_EQ(x, y);
+}
+
+TEST(EngineKernelsTest, DropoutKeepsItsShareAndRepeats) {
+  const int n = 100000;
+  std::vector<float> ones(n, 1.0f), out(n), again(n);
+  const auto threshold = static_cast<uint32_t>(0.3 * 4294967296.0);
+  Kernels().fp32.dropout(out.data(), ones.data(), n, 0, 42, threshold, 1 / 0.7f);
+  int kept = 0;
+  for (float value : out) kept += value != 0;
+  // Standard deviation of the share is 0.0014.
+  EXPECT_NEAR(static_cast<double>(kept) / n, 0.7, 0.008);
+  // In two parts, as two threads would.
+  Kernels().fp32.dropout(again.data(), ones.data(), 1000, 0, 42, threshold, 1 / 0.7f);
+  Kernels().fp32.dropout(again.data() + 1000, ones.data() + 1000, n - 1000, 1000, 42, threshold,
+                         1 / 0.7f);
+  EXPECT_EQ(out, again);
+  Kernels().fp32.dropout(again.data(), ones.data(), n, 0, 43, threshold, 1 / 0.7f);
+  EXPECT_NE(out, again);
+}
+
+TEST(EngineKernelsTest, Bf16RoundsToNearestEvenAndKeepsNan) {
+  std::vector<float> in = {1.0f, 1.00390625f, 1.01171875f, -2.5f, NAN, INFINITY};
+  std::vector<uint16_t> out(in.size());
+  std::vector<float> back(in.size());
+  Kernels().bf16.from_float(out.data(), in.data(), in.size());
+  Kernels().bf16.to_float(back.data(), out.data(), in.size());
+  EXPECT_EQ(back[0], 1.0f);
+  EXPECT_EQ(back[1], 1.0f);       // Half way: to even, down.
+  EXPECT_EQ(back[2], 1.015625f);  // Half way: to even, up.
+  EXPECT_EQ(back[3], -2.5f);
+  EXPECT_TRUE(std::isnan(back[4]));
+  EXPECT_TRUE(std::isinf(back[5]));
+}
+
+}  // namespace
+}  // namespace paceline
