@@ -1,5 +1,9 @@
 #include "worker/input/input_pipeline.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "proto/paceline/v1/plan.pb.h"
 #include "worker/input/data_set.h"
 #include "worker/input/decoding_pipeline.h"
@@ -37,11 +42,38 @@ absl::Status CheckOptions(const InputOptions& options) {
   return absl::OkStatus();
 }
 
+int64_t AvailableMemoryBytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  int64_t kibibytes = 0;
+  std::string unit;
+  while (file >> key >> kibibytes >> unit) {
+    if (key == "MemAvailable:") return kibibytes * 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+// Before allocating: the system hands out memory that it does not have and then kills somebody.
+absl::Status CheckMemory(const InputOptions& options) {
+  const v1::ImageSize& image = options.image;
+  const double batch_bytes =
+      4.0 * options.batch * image.channels() * image.height() * static_cast<double>(image.width());
+  const double needed = batch_bytes * (1 + std::max(1, options.prefetch_batches));
+  const auto available = static_cast<double>(AvailableMemoryBytes());
+  if (needed <= available) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "input: a batch of %d needs %.0f MB, and %d are held at once; %.0f MB are available. Use a "
+      "smaller batch_per_device",
+      options.batch, batch_bytes * 1e-6, 1 + std::max(1, options.prefetch_batches),
+      available * 1e-6));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InputPipeline>> CreateInputPipeline(const v1::InputSource& source,
                                                                    const InputOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  if (absl::Status status = CheckMemory(options); !status.ok()) return status;
   if (source.source_case() == v1::InputSource::kSynthetic ||
       source.source_case() == v1::InputSource::SOURCE_NOT_SET) {
     return CreateSyntheticPipeline(options);

@@ -47,7 +47,8 @@ class InputPipeline {
   virtual void Cancel() = 0;
 };
 
-// NOT_FOUND / INVALID_ARGUMENT name the path, what was expected and what to do.
+// NOT_FOUND / INVALID_ARGUMENT name the path, what was expected and what to do. RESOURCE_EXHAUSTED:
+// the batches do not fit in the memory that is available.
 absl::StatusOr<std::unique_ptr<InputPipeline>> CreateInputPipeline(const v1::InputSource& source,
                                                                    const InputOptions& options);
 

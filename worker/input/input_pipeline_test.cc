@@ -363,6 +363,14 @@ TEST(InputPipelineTest, BadOptionsAndSourcesSayWhatWasExpected) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(InputPipelineTest, ABatchBeyondTheMemoryIsRefusedBeforeItIsAllocated) {
+  InputOptions options = SmallOptions();
+  options.batch = 1 << 30;
+  const absl::Status status = CreateInputPipeline(v1::InputSource(), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(status.message(), "batch_per_device")) << status;
+}
+
 TEST(SyntheticPipelineTest, RepeatsOneNormalisedBatchPerRank) {
   InputOptions options = SmallOptions();
   options.ranks = 2;

@@ -27,7 +27,6 @@ constexpr int kMaxRowsPerPass = 2 * DCTSIZE * MAX_SAMP_FACTOR;
 struct ErrorManager {
   jpeg_error_mgr base;  // First: libjpeg hands back a pointer to it.
   jmp_buf jump;
-  bool warned;
   char message[JMSG_LENGTH_MAX];
 };
 
@@ -38,10 +37,7 @@ void OnError(j_common_ptr info) {
 }
 
 void OnMessage(j_common_ptr info, int level) {
-  if (level >= 0) return;
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
-  if (!error->warned) (*info->err->format_message)(info, error->message);
-  error->warned = true;
+  if (level < 0) OnError(info);  // A warning: what follows would be made up.
 }
 
 void OnProgress(j_common_ptr info) {
@@ -68,7 +64,6 @@ struct JpegDecoder::State {
   // The functions below call setjmp. No object with a destructor may live in them: longjmp skips
   // it.
   bool Header(const unsigned char* bytes, size_t size) {
-    error.warned = false;
     if (setjmp(error.jump) != 0) return false;
     jpeg_abort_decompress(&info);
     jpeg_mem_src(&info, bytes, static_cast<unsigned long>(size));  // NOLINT(google-runtime-int)
@@ -153,11 +148,11 @@ struct JpegDecoder::State {
       if (memmem(info.src->next_input_byte, info.src->bytes_in_buffer, "\xff\xd9", 2) == nullptr &&
           !jpeg_has_multiple_scans(&info)) {
         std::snprintf(error.message, sizeof(error.message), "truncated: no end-of-image marker");
-        error.warned = true;
+        return false;
       }
       jpeg_abort_decompress(&info);
     }
-    return !error.warned;
+    return true;
   }
 
   absl::Status CheckSize() const {
@@ -176,7 +171,6 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   state_->info.err = jpeg_std_error(&state_->error.base);
   state_->error.base.error_exit = OnError;
   state_->error.base.emit_message = OnMessage;
-  state_->error.warned = false;
   if (setjmp(state_->error.jump) != 0) {
     std::fprintf(stderr, "libjpeg: %s\n", state_->error.message);
     std::abort();

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "worker/input/image_planes.h"
+#include "worker/input/sample_order.h"
 #include "worker/input/test_images.h"
 
 namespace paceline {
@@ -146,6 +147,29 @@ TEST(JpegDecoderTest, WarningsCountAsDamage) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   // And the decoder is good for the next image.
   EXPECT_TRUE(DecodeAt(decoder, TestJpeg(kWidth, kHeight, 4), {}).ok());
+}
+
+// Under the address sanitizer this looks for reads and writes outside the planes.
+TEST(JpegDecoderTest, DamagedFilesAreDecodedOrRefusedButNeverCrash) {
+  JpegDecoder decoder;
+  SampleRandom random(1);
+  int refused = 0;
+  for (int i = 0; i < 600; ++i) {
+    std::string jpeg = TestJpegOfKind(60, 45, i, static_cast<TestJpegKind>(i % 6));
+    for (int64_t changes = 1 + random.Below(4); changes > 0; --changes) {
+      // Mostly in the headers, which come first.
+      const int64_t range = random.Below(2) == 0 ? 700 : static_cast<int64_t>(jpeg.size());
+      const auto at =
+          static_cast<size_t>(random.Below(std::min(range, static_cast<int64_t>(jpeg.size()))));
+      jpeg[at] = static_cast<char>(random.Next());
+    }
+    JpegDecodeOptions options;
+    options.denominator = 1 << random.Below(4);
+    options.rows = static_cast<int>(random.Below(40));
+    options.luminance_only = random.Below(4) == 0;
+    refused += DecodeAt(decoder, jpeg, options).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(JpegDecoderTest, OtherFilesAreNamed) {
