@@ -114,9 +114,14 @@ def _pc_library(name, pc, libraries, modules):
     archives = []
     shared = []
     linkopts = []
+    requires = [r for r in pc.requires if r in modules]
     for lib in pc.libs:
         if lib in ["atomic"]:  # Listed "as needed" by Abseil; x86-64 never needs it.
             continue
+        elif lib == "z" and name != "zlib" and "zlib" in modules:
+            # grpc.pc names libz itself. As a dependency it is linked behind gRPC, wherever else it
+            # is used.
+            requires.append("zlib")
         elif lib in libraries:
             archive, so = libraries[lib]
             archives.append("root/usr/lib/%s/%s" % (_MULTIARCH, archive if archive != "-" else so))
@@ -133,7 +138,7 @@ cc_library(
     linkopts = %r,
     deps = %r,
 )
-""" % (name, shared, archives, linkopts, [":pc_" + r for r in pc.requires if r in modules])
+""" % (name, shared, archives, linkopts, [":pc_" + r for r in requires])
 
 # Abseil's headers by folder: a target offers its own folder's headers, so that layering_check can
 # tell //absl/strings from //absl/time.
