@@ -495,6 +495,14 @@ void DescribeNetwork(const NetworkKey& key, const NetworkFit& network, Framework
                                     : network.thread_note);
   }
   const int base = network.base_devices;
+  const std::pair<const char*, const PhaseOfBatch*> phases[] = {
+      {"forward_seconds", &network.forward}, {"backward_seconds", &network.backward}};
+  for (const auto& phase : phases) {
+    for (const auto& point : phase.second->points) {
+      AddRow(out, phase.first, absl::StrCat(key.first, " batch ", point.first), key.second, base,
+             "s", MakeEstimate(point.second, true, "as measured"));
+    }
+  }
   AddRow(out, "forward_fixed_seconds", key.first, key.second, base, "s",
          compute->forward_fixed_seconds());
   AddRow(out, "forward_seconds_per_sample", key.first, key.second, base, "s",

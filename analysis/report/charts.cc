@@ -301,11 +301,12 @@ std::string TimelineChart(const MergedTrial& trial) {
 
   std::string svg = Open(kWidth, height + kAxisHeight, "Timeline of one iteration per rank");
   const double step = NiceStep(last - first, 8);
+  // Adding 0.0 turns a negative zero into zero.
   for (double t = std::ceil(first / step) * step; t <= last; t += step) {
     const double x = kLeft + (t - first) * scale;
     svg += Line(x, 0, x, height - 4, "grid");
     svg += Text(x, height + 12, "axis middle",
-                absl::StrFormat("%g ms", std::round(t / step) * step * 1e3));
+                absl::StrFormat("%g ms", std::round(t / step) * step * 1e3 + 0.0));
   }
   double y = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {

@@ -46,7 +46,7 @@ header { padding-top: 40px; } header p { color: var(--soft); margin: 4px 0; }
 h1 { font-size: 30px; line-height: 1.2; margin: 0 0 8px; letter-spacing: -0.01em; }
 h2 { font-size: 21px; margin: 48px 0 8px; padding-top: 12px; border-top: 1px solid var(--rule); }
 h3 { font-size: 15.5px; margin: 26px 0 6px; }
-p { max-width: 76ch; margin: 8px 0; } .soft { color: var(--soft); }
+p { max-width: 84ch; margin: 8px 0; } .soft { color: var(--soft); }
 nav { padding-top: 12px; font-size: 14px; } nav a { margin-right: 16px; white-space: nowrap; }
 a { color: var(--accent); }
 .headlines { background: var(--card); border: 1px solid var(--rule); border-radius: 8px;
@@ -69,7 +69,7 @@ svg .axis { fill: var(--soft); font-size: 11.5px; } svg .small { font-size: 11px
 .legend svg { display: inline-block; width: 12px; height: 12px; margin: 0 6px -1px 0; }
 .scroll { overflow-x: auto; margin: 10px 0; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 5px 12px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
+th, td { text-align: left; padding: 5px 10px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom-color: var(--rule); }
 td.n, th.n { text-align: right; white-space: nowrap; } td.id { white-space: nowrap; width: 260px; }
 .no { color: var(--soft); } .fail { color: var(--warn); font-weight: 600; white-space: nowrap; }
@@ -326,16 +326,36 @@ std::string ModelSection(const MergedRuns& runs, const FitResult& fit) {
                     "</summary>\n<p class=\"soft\">", EscapeHtml(framework.model.cluster()),
                     "</p>\n",
                     TableHead({"Parameter", "Of", "#Devices", "Value (95 % interval)", "Note"}));
+    // What is not determined shares its reasons: one line a reason.
+    std::vector<std::pair<std::string, std::vector<std::string>>> undetermined;
     for (const FitRow& row : framework.rows) {
       const std::string subject =
           row.precision.empty() ? row.subject : absl::StrCat(row.subject, " ", row.precision);
+      if (!row.estimate.identified()) {
+        const std::string reason = absl::StrCat(subject, ": ", row.estimate.note());
+        auto entry = std::find_if(undetermined.begin(), undetermined.end(),
+                                  [&](const auto& e) { return e.first == reason; });
+        if (entry == undetermined.end()) {
+          entry = undetermined.insert(undetermined.end(), {reason, {}});
+        }
+        entry->second.push_back(row.parameter);
+        continue;
+      }
       absl::StrAppend(&html, "<tr>", Cell(row.parameter), Cell(subject),
                       NumberCell(row.devices > 0 ? absl::StrCat(row.devices) : "all"),
-                      row.estimate.identified() ? Cell(ValueWithRange(row.estimate, row.unit))
-                                                : Cell("not determined", "no"),
-                      Cell(row.estimate.note(), "no"), "</tr>\n");
+                      Cell(ValueWithRange(row.estimate, row.unit)), Cell(row.estimate.note(), "no"),
+                      "</tr>\n");
     }
-    absl::StrAppend(&html, kTableEnd, "</details>\n");
+    html += kTableEnd;
+    if (!undetermined.empty()) {
+      html += "<p>Not determined, and why:</p>\n<ul class=\"soft\">\n";
+      for (const auto& entry : undetermined) {
+        absl::StrAppend(&html, "<li>", EscapeHtml(absl::StrJoin(entry.second, ", ")), " of ",
+                        EscapeHtml(entry.first), "</li>\n");
+      }
+      html += "</ul>\n";
+    }
+    html += "</details>\n";
   }
   return html;
 }
@@ -356,37 +376,41 @@ std::string FailureSection(const MergedRuns& runs) {
 
 std::string AllTrialsSection(const MergedRuns& runs) {
   std::string html = "<h2 id=\"trials\">All configurations</h2>\n";
-  html += TableHead({"Configuration", "Status", "#Samples/s", "#95 %", "#Iteration", "#Efficiency",
-                     "#Iterations", "#Warm-up", "#Repeats", "#Outliers", "#Peak memory",
-                     "#Loss first \xE2\x86\x92 last"});
+  html += TableHead({"Configuration", "Status", "#Samples/s (95 %)", "#Iteration", "#Efficiency",
+                     "#Iterations (warm-up)", "#Repeats", "#Outliers", "#Memory", "#Loss"});
   for (const MergedTrial& trial : runs.trials) {
     int warmup = 0;
     for (const MergedRepeat& repeat : trial.repeats) {
       warmup = std::max(warmup, repeat.warmup_iterations);
     }
     const Interval& rate = trial.samples_per_second;
-    absl::StrAppend(
-        &html, "<tr>", Cell(TrialLabel(trial)), Cell(trial.status, trial.ok ? "" : "fail"),
-        NumberCell(HumanNumber(rate.value)),
-        NumberCell(rate.has_bounds()
-                       ? absl::StrCat(HumanNumber(rate.low), "\xE2\x80\x93", HumanNumber(rate.high))
-                       : "\xE2\x80\x93"),
-        NumberCell(HumanSeconds(trial.iteration_seconds.value)),
-        NumberCell(HumanPercent(trial.scaling_efficiency.value)));
+    std::string rate_text = HumanNumber(rate.value);
+    if (rate.has_bounds()) {
+      absl::StrAppend(&rate_text, " (", HumanNumber(rate.low), "\xE2\x80\x93",
+                      HumanNumber(rate.high), ")");
+    }
+    absl::StrAppend(&html, "<tr>", Cell(TrialLabel(trial)),
+                    Cell(trial.status, trial.ok ? "" : "fail"), NumberCell(rate_text),
+                    NumberCell(HumanSeconds(trial.iteration_seconds.value)),
+                    NumberCell(HumanPercent(trial.scaling_efficiency.value)));
     if (trial.ok) {
-      absl::StrAppend(&html, NumberCell(absl::StrCat(trial.measured_iterations)),
-                      NumberCell(absl::StrCat(warmup)),
+      absl::StrAppend(&html, NumberCell(absl::StrCat(trial.measured_iterations, " (", warmup, ")")),
                       NumberCell(absl::StrCat(trial.repeats.size())),
                       NumberCell(absl::StrCat(trial.outlier_iterations)),
                       NumberCell(HumanBytes(trial.peak_memory_bytes)),
                       NumberCell(absl::StrCat(HumanNumber(trial.loss_first), " \xE2\x86\x92 ",
                                               HumanNumber(trial.loss_last))));
     } else {
-      for (int i = 0; i < 6; ++i) html += "<td></td>";
+      for (int i = 0; i < 5; ++i) html += "<td></td>";
     }
     html += "</tr>\n";
   }
-  return html + kTableEnd;
+  return html + kTableEnd +
+         "<p class=\"soft\">Iterations: measured, over all repeats; warm-up iterations of each "
+         "repeat "
+         "are left out of every number. Outliers lie beyond 3.5 scaled MADs and are kept. Memory: "
+         "peak "
+         "resident of the largest rank. Loss: of the first and the last iteration.</p>\n";
 }
 
 std::string MachineSection(const MergedRuns& runs) {
