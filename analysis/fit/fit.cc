@@ -175,6 +175,7 @@ struct Fit {
   std::map<LineKey, LineFit> lines;
   // By source and image size, then devices.
   std::map<std::string, std::map<int, Interval>> read_per_sample;
+  std::map<std::string, std::map<int, Interval>> fetch_per_sample;  // Until the pool delivers.
   std::map<std::string, std::map<int, Interval>> copy_per_sample;
 };
 
@@ -269,7 +270,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   Fit fit;
   std::map<NetworkKey, std::vector<const MergedTrial*>> by_network;
   std::map<LineKey, std::vector<LinePoint>> messages;
-  std::map<std::string, std::map<int, std::vector<Interval>>> reads, copies;
+  std::map<std::string, std::map<int, std::vector<Interval>>> reads, fetches, copies;
   int cluster = 0;
   for (const MergedTrial* trial : trials) {
     by_network[{trial->trial.network().name(), PrecisionName(trial->trial.precision())}].push_back(
@@ -286,14 +287,15 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
       messages[{kind, trial->devices}].push_back(
           {static_cast<double>(bytes), entry.second, cluster});
     }
-    // The operation is what the schedule waits for; the phase is busy time of all decoding threads.
     const double batch = trial->trial.batch_per_device();
-    Interval read = Scaled(trial->phase(Phase::kInput), 1 / batch);
-    const double read_operation = SumOfKind(times, "read");
-    if (read_operation > 0 && read.value > 0) {
-      read = Scaled(read, read_operation / batch / read.value);
-    }
-    reads[InputSubject(trial->trial)][trial->devices].push_back(read);
+    // The phase is busy time of the decoding threads; the operation is how long the schedule waits
+    // for a batch of theirs.
+    reads[InputSubject(trial->trial)][trial->devices].push_back(
+        Scaled(trial->phase(Phase::kInput), 1 / batch));
+    const double waited =
+        times.seconds.empty() ? trial->phase(Phase::kInput).value : SumOfKind(times, "read");
+    fetches[InputSubject(trial->trial)][trial->devices].push_back(
+        {waited / batch, kUnknown, kUnknown});
     copies[InputSubject(trial->trial)][trial->devices].push_back(
         Scaled(trial->phase(Phase::kCopy), 1 / batch));
   }
@@ -304,6 +306,11 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   for (const auto& input : reads) {
     for (const auto& at : input.second) {
       fit.read_per_sample[input.first][at.first] = Pooled(at.second);
+    }
+  }
+  for (const auto& input : fetches) {
+    for (const auto& at : input.second) {
+      fit.fetch_per_sample[input.first][at.first] = Pooled(at.second);
     }
   }
   for (const auto& input : copies) {
@@ -359,10 +366,10 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
     return absl::FailedPreconditionError("forward and backward were not timed");
   }
   const Interval* update = Nearest(network.update_seconds, devices);
-  const Interval* read = nullptr;
+  const Interval* fetch = nullptr;
   const Interval* copy = nullptr;
-  const auto reads = fit.read_per_sample.find(InputSubject(trial));
-  if (reads != fit.read_per_sample.end()) read = Nearest(reads->second, devices);
+  const auto fetches = fit.fetch_per_sample.find(InputSubject(trial));
+  if (fetches != fit.fetch_per_sample.end()) fetch = Nearest(fetches->second, devices);
   const auto copies = fit.copy_per_sample.find(InputSubject(trial));
   if (copies != fit.copy_per_sample.end()) copy = Nearest(copies->second, devices);
 
@@ -388,7 +395,7 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
                             : static_cast<double>(shaped->layers[operation.layer].backward_flops) /
                                   std::max<int64_t>(1, shaped->backward_flops));
       } else if (operation.kind == OperationKind::kRead) {
-        if (read != nullptr) cost = read->value * batch;
+        if (fetch != nullptr) cost = fetch->value * batch;
       } else if (operation.kind == OperationKind::kCopyInput) {
         if (copy != nullptr) cost = copy->value * batch;
       } else if (operation.kind == OperationKind::kUpdate) {
@@ -549,7 +556,8 @@ void DescribeInputs(const Fit& fit, FrameworkFit* out) {
     const bool synthetic = input.first.rfind("synthetic", 0) == 0;
     *model->mutable_io_seconds_per_sample() =
         MakeEstimate(read, !synthetic && read.value > 0,
-                     synthetic ? "synthetic tensors: nothing is read or decoded" : "");
+                     synthetic ? "synthetic tensors: nothing is read or decoded"
+                               : "busy time of the decoding threads");
     *model->mutable_copy_seconds_per_sample() =
         MakeEstimate(copy, copy.value > 0, copy.value > 0 ? "" : "no copy was timed");
     AddRow(out, "io_seconds_per_sample", input.first, "", 0, "s", model->io_seconds_per_sample());

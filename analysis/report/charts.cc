@@ -95,18 +95,20 @@ std::vector<Segment> Segments(const MergedTrial& trial) {
   };
   const double input = seconds(Phase::kInput), copy = seconds(Phase::kCopy);
   const double wait = seconds(Phase::kInputWait);
-  const double copy_wait = std::min(wait, copy);
-  const double input_wait = wait - copy_wait;
+  // A copy on the compute stream is on the path itself; beside it, only what compute waits for.
+  const bool copy_on_path = !trial.trial.policy().input().copy_overlaps_compute();
+  const double copy_wait = copy_on_path ? copy : std::min(wait, copy);
+  const double input_wait = copy_on_path ? wait : wait - copy_wait;
   const double exposed = seconds(Phase::kExposedCommunication);
   const double hidden = std::max(0.0, seconds(Phase::kCommunication) - exposed);
   const double forward = seconds(Phase::kForward), backward = seconds(Phase::kBackward);
   const double update = seconds(Phase::kUpdate);
   // An update that fits beside the rest of the path only beyond the iteration ran beside it.
-  const double room =
-      std::max(0.0, trial.iteration_seconds.value * 1.02 - (wait + forward + backward + exposed));
+  const double room = std::max(0.0, trial.iteration_seconds.value * 1.02 -
+                                        (input_wait + copy_wait + forward + backward + exposed));
   const double update_on_path = std::min(update, room);
   return {{input_wait, "p-input", "waiting for input"},
-          {copy_wait, "p-copy", "waiting for the copy"},
+          {copy_wait, "p-copy", "copy"},
           {forward, "p-forward", "forward"},
           {backward, "p-backward", "backward"},
           {exposed, "p-communication", "exposed communication"},

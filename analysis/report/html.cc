@@ -71,6 +71,7 @@ svg .axis { fill: var(--soft); font-size: 11.5px; } svg .small { font-size: 11px
 table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 10px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom-color: var(--rule); }
+tbody th { padding-top: 16px; color: var(--ink); }
 td.n, th.n { text-align: right; white-space: nowrap; } td.id { white-space: nowrap; width: 260px; }
 .no { color: var(--soft); } .fail { color: var(--warn); font-weight: 600; white-space: nowrap; }
 details { margin: 10px 0; } summary { cursor: pointer; font-weight: 600; font-size: 14px; }
@@ -376,9 +377,14 @@ std::string FailureSection(const MergedRuns& runs) {
 
 std::string AllTrialsSection(const MergedRuns& runs) {
   std::string html = "<h2 id=\"trials\">All configurations</h2>\n";
-  html += TableHead({"Configuration", "Status", "#Samples/s (95 %)", "#Iteration", "#Efficiency",
+  html += TableHead({"Framework", "Status", "#Samples/s (95 %)", "#Iteration", "#Efficiency",
                      "#Iterations (warm-up)", "#Repeats", "#Outliers", "#Memory", "#Loss"});
+  std::string panel;
   for (const MergedTrial& trial : runs.trials) {
+    if (PanelLabel(trial) != panel) {
+      panel = PanelLabel(trial);
+      absl::StrAppend(&html, "<tr><th colspan=\"10\">", EscapeHtml(panel), "</th></tr>\n");
+    }
     int warmup = 0;
     for (const MergedRepeat& repeat : trial.repeats) {
       warmup = std::max(warmup, repeat.warmup_iterations);
@@ -389,7 +395,8 @@ std::string AllTrialsSection(const MergedRuns& runs) {
       absl::StrAppend(&rate_text, " (", HumanNumber(rate.low), "\xE2\x80\x93",
                       HumanNumber(rate.high), ")");
     }
-    absl::StrAppend(&html, "<tr>", Cell(TrialLabel(trial)),
+    absl::StrAppend(&html, "<tr>",
+                    Cell(absl::StrCat(FrameworkLabel(trial), " \xC3\x97", trial.devices)),
                     Cell(trial.status, trial.ok ? "" : "fail"), NumberCell(rate_text),
                     NumberCell(HumanSeconds(trial.iteration_seconds.value)),
                     NumberCell(HumanPercent(trial.scaling_efficiency.value)));
