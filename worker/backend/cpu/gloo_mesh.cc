@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,6 +278,24 @@ absl::Status GlooMesh::Run(absl::string_view what, const std::function<void(Link
   }
   MutexLock lock(&mu_);
   return cause_;
+}
+
+bool GlooMesh::AwaitMessage(int peer) {
+  while (!broken_) {
+    pollfd ready = {sockets_[peer], POLLIN, 0};
+    if (poll(&ready, 1, /*timeout_ms=*/1000) <= 0) continue;  // Break ends it earlier.
+    char byte;
+    const ssize_t peeked = recv(sockets_[peer], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (peeked > 0) return true;
+    if (peeked == 0 || (errno != EAGAIN && errno != EINTR)) return false;
+  }
+  return false;
+}
+
+void GlooMesh::FinishSending() {
+  for (const int socket : sockets_) {
+    if (socket >= 0) shutdown(socket, SHUT_WR);
+  }
 }
 
 void GlooMesh::Break(const absl::Status& cause) {

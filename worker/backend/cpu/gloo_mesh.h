@@ -101,6 +101,14 @@ class GlooMesh {
   // given to Break.
   absl::Status Run(absl::string_view what, const std::function<void(Link&)>& transfer);
 
+  // Waits, without the transfers' timeout, until a message of `peer` begins to arrive (true) or the
+  // connection has ended, by the peer, by Break or by the destructor of the peer's mesh (false).
+  bool AwaitMessage(int peer);
+
+  // Tells the peers that nothing more comes from here: their AwaitMessage returns false once they have
+  // read all that was sent.
+  void FinishSending();
+
   // Shuts all connections down: transfers in progress and later ones fail with `cause`.
   void Break(const absl::Status& cause);
 
