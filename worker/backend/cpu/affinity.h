@@ -19,7 +19,8 @@ namespace paceline {
 const std::vector<int>& AvailableCores();
 
 // Even, contiguous shares, so that neighbours in numbering (which share caches) stay together:
-// 10 cores among 4 ranks are 3, 3, 2, 2. With more ranks than cores, ranks take turns on single ones.
+// 10 cores among 4 ranks are 3, 3, 2, 2. With more ranks than cores, ranks take turns on single
+// ones.
 std::vector<int> ShareOfCores(absl::Span<const int> cores, int local_index, int local_count);
 
 // INVALID_ARGUMENT names the cores if the kernel refuses them.

@@ -67,8 +67,8 @@ class CpuBackend : public Backend {
     machine.set_logical_cores(static_cast<int>(AvailableCores().size()));
     for (const int core : cores_) machine.add_pinned_cores(core);
     machine.set_compute_threads(compute_threads_);
-    machine.set_governor(FirstLine(absl::StrCat("/sys/devices/system/cpu/cpu", cores_.front(),
-                                                "/cpufreq/scaling_governor")));
+    machine.set_governor(FirstLine(
+        absl::StrCat("/sys/devices/system/cpu/cpu", cores_.front(), "/cpufreq/scaling_governor")));
     double load = 0;
     if (getloadavg(&load, 1) == 1) machine.set_load_average_1m(load);
     machine.set_memory_bytes(static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -79,8 +79,8 @@ class CpuBackend : public Backend {
     machine.set_device(machine.cpu_model());
     auto& versions = *machine.mutable_versions();
     versions["onednn"] = OneDnnVersion();
-    versions["gloo"] = absl::StrCat(GLOO_VERSION_MAJOR, ".", GLOO_VERSION_MINOR, ".",
-                                    GLOO_VERSION_PATCH);
+    versions["gloo"] =
+        absl::StrCat(GLOO_VERSION_MAJOR, ".", GLOO_VERSION_MINOR, ".", GLOO_VERSION_PATCH);
     return absl::OkStatus();
   }
 
@@ -91,8 +91,7 @@ class CpuBackend : public Backend {
   }
 
   // All streams run on the rank's cores. The compute stream's OpenMP threads inherit its mask.
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamKind kind,
-                                                       std::string name) override {
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamKind kind, std::string name) override {
     HostStreamOptions options;
     options.name = std::move(name);
     options.cores = cores_;
@@ -148,9 +147,8 @@ class CpuBackend : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuBackendOptions& options) {
   if (options.local_count < 1 || options.local_index < 0 ||
       options.local_index >= options.local_count) {
-    return absl::InvalidArgumentError(absl::StrCat("CPU backend: local_index ",
-                                                   options.local_index, " is not in 0..",
-                                                   options.local_count - 1));
+    return absl::InvalidArgumentError(absl::StrCat("CPU backend: local_index ", options.local_index,
+                                                   " is not in 0..", options.local_count - 1));
   }
   std::vector<int> cores = options.cores;
   if (cores.empty()) {

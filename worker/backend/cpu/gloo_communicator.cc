@@ -37,8 +37,9 @@ void Add(const float* values, int64_t count, float* sums) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GlooCommunicator>> GlooCommunicator::Create(
-    const RankInfo& rank, absl::string_view name, RendezvousStore& store) {
+absl::StatusOr<std::unique_ptr<GlooCommunicator>> GlooCommunicator::Create(const RankInfo& rank,
+                                                                           absl::string_view name,
+                                                                           RendezvousStore& store) {
   absl::StatusOr<std::unique_ptr<GlooMesh>> mesh = GlooMesh::Connect(rank, name, store);
   if (!mesh.ok()) return mesh.status();
   return absl::WrapUnique(new GlooCommunicator(*std::move(mesh)));
@@ -55,8 +56,7 @@ absl::Status GlooCommunicator::Enqueue(const char* what, Transfer transfer, Devi
   }
   if (size() == 1 || span.elements == 0) return absl::OkStatus();
   return stream.RunOnHost([this, what, transfer, span, peer] {
-    return mesh_->Run(what,
-                      [&](GlooMesh::Link& link) { (this->*transfer)(link, span, peer); });
+    return mesh_->Run(what, [&](GlooMesh::Link& link) { (this->*transfer)(link, span, peer); });
   });
 }
 

@@ -7,13 +7,14 @@
 // Algorithms, by message size:
 //   all-reduce  up to kDirectBytes: each rank sends its values to every other one, and all sum in
 //               rank order (one step). Larger: ring reduce-scatter and all-gather in chunks
-//               (Thakur, Rabenseifner, Gropp 2005: bandwidth-optimal, 2 (n - 1) / n bytes per byte).
+//               (Thakur, Rabenseifner, Gropp 2005: bandwidth-optimal, 2 (n - 1) / n bytes per
+//               byte).
 //   reduce, broadcast  small: to or from the root directly. Larger: a chain of ranks in chunks.
-// All ranks hold bit-identical results, the same in every run. They differ from each other's order of
-// summing: ring and chain begin at different ranks.
+// All ranks hold bit-identical results, the same in every run. They differ from each other's order
+// of summing: ring and chain begin at different ranks.
 //
-// One thread does it all, the stream's; it sleeps while it waits for a peer. Use one communicator per
-// stream: transfers of two communicators do not wait for each other.
+// One thread does it all, the stream's; it sleeps while it waits for a peer. Use one communicator
+// per stream: transfers of two communicators do not wait for each other.
 //
 // Thread-safety: as Communicator. All calls of one communicator go to one stream.
 #ifndef PACELINE_WORKER_BACKEND_CPU_GLOO_COMMUNICATOR_H_

@@ -116,7 +116,8 @@ TEST(GlooCommunicatorTest, PeerOutOfRangeIsInvalid) {
   OnRanks(2, [&](Communicator& communicator, HostStream& stream) {
     float value = 0;
     EXPECT_TRUE(absl::IsInvalidArgument(communicator.Broadcast({&value, 1}, 2, stream)));
-    EXPECT_TRUE(absl::IsInvalidArgument(communicator.Send({&value, 1}, communicator.rank(), stream)));
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(communicator.Send({&value, 1}, communicator.rank(), stream)));
   });
 }
 

@@ -53,9 +53,7 @@ class PairContext : public gloo::Context {
     transportContext_ = device_->createContext(rank, size);
     transportContext_->setTimeout(timeout);
   }
-  gloo::transport::Pair* CreatePair(int peer) {
-    return transportContext_->createPair(peer).get();
-  }
+  gloo::transport::Pair* CreatePair(int peer) { return transportContext_->createPair(peer).get(); }
 };
 
 // A peer that vanishes must be an error of writev, not a signal.
@@ -105,7 +103,8 @@ std::vector<ConnectedSocket> ConnectedSockets() {
     socket.descriptor = atoi(entry->d_name);
     socklen_t own_bytes = sizeof(socket.own), peer_bytes = sizeof(socket.peer);
     if (getsockname(socket.descriptor, reinterpret_cast<sockaddr*>(&socket.own), &own_bytes) == 0 &&
-        getpeername(socket.descriptor, reinterpret_cast<sockaddr*>(&socket.peer), &peer_bytes) == 0) {
+        getpeername(socket.descriptor, reinterpret_cast<sockaddr*>(&socket.peer), &peer_bytes) ==
+            0) {
       sockets.push_back(socket);
     }
   }
@@ -144,8 +143,8 @@ GlooMesh::GlooMesh(const RankInfo& info, absl::string_view name)
     : info_(info), name_(name), pairs_(info.ranks, nullptr), sockets_(info.ranks, -1) {}
 
 GlooMesh::~GlooMesh() {
-  // Gloo closes with a linger time of zero, which throws away what a slower peer has yet to receive.
-  // Our own descriptors keep the connection over that and close it in order.
+  // Gloo closes with a linger time of zero, which throws away what a slower peer has yet to
+  // receive. Our own descriptors keep the connection over that and close it in order.
   if (context_ != nullptr) context_->closeConnections();
   for (const int socket : sockets_) {
     if (socket < 0) continue;
@@ -200,9 +199,10 @@ absl::Status GlooMesh::ConnectPairs(RendezvousStore& store) {
     if (peer == rank()) continue;
     absl::StatusOr<std::string> address = store.Get(key("address", peer, rank()), deadline);
     if (!address.ok()) {
-      return absl::Status(address.status().code(),
-                          absl::StrCat("rank ", rank(), ": connect ", name_, ": no address of rank ",
-                                       peer, ": ", address.status().message()));
+      return absl::Status(
+          address.status().code(),
+          absl::StrCat("rank ", rank(), ": connect ", name_, ": no address of rank ", peer, ": ",
+                       address.status().message()));
     }
     peer_addresses[peer].assign(address->begin(), address->end());
     pairs_[peer]->connect(peer_addresses[peer]);
@@ -226,8 +226,8 @@ absl::Status GlooMesh::ConnectPairs(RendezvousStore& store) {
 }
 
 // Gloo does not give its sockets away, but breaking a blocked transfer needs shutdown(2), since the
-// pair is locked meanwhile; and buffer sizes and timeouts need setting. Each pair has a listening port
-// of its own, which one end of its connection has.
+// pair is locked meanwhile; and buffer sizes and timeouts need setting. Each pair has a listening
+// port of its own, which one end of its connection has.
 absl::Status GlooMesh::AdoptSockets(const std::vector<std::vector<char>>& own_addresses,
                                     const std::vector<std::vector<char>>& peer_addresses) {
   const std::vector<ConnectedSocket> connected = ConnectedSockets();
@@ -235,7 +235,8 @@ absl::Status GlooMesh::AdoptSockets(const std::vector<std::vector<char>>& own_ad
     if (peer == rank()) continue;
     const gloo::transport::tcp::Address own(own_addresses[peer]), other(peer_addresses[peer]);
     for (const ConnectedSocket& socket : connected) {
-      // Accepted here, or connected from here to the peer's port. Ranks of one process have both ends.
+      // Accepted here, or connected from here to the peer's port. Ranks of one process have both
+      // ends.
       const bool accepted = SameAddress(socket.own, own.getSockaddr());
       const bool dialled = SameAddress(socket.peer, other.getSockaddr());
       if (accepted || dialled) sockets_[peer] = dup(socket.descriptor);
@@ -245,8 +246,8 @@ absl::Status GlooMesh::AdoptSockets(const std::vector<std::vector<char>>& own_ad
                                               ": cannot find the socket of the connection to rank ",
                                               peer));
     }
-    // The kernel doubles the number for its own bookkeeping and caps it (net.core.wmem_max); what the
-    // peer's receive buffer takes comes on top.
+    // The kernel doubles the number for its own bookkeeping and caps it (net.core.wmem_max); what
+    // the peer's receive buffer takes comes on top.
     const int buffer_bytes = kSafeBytes;
     setsockopt(sockets_[peer], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
     const timeval timeout = absl::ToTimeval(info_.timeout);
@@ -261,7 +262,7 @@ absl::Status GlooMesh::Translate(absl::string_view what, absl::string_view cause
   const std::string message =
       absl::StrCat("rank ", rank(), ": gloo ", what, " (", name_, "): ", cause);
   return absl::StrContains(cause, "imeout") ? absl::DeadlineExceededError(message)
-                                                    : absl::UnavailableError(message);
+                                            : absl::UnavailableError(message);
 }
 
 absl::Status GlooMesh::Run(absl::string_view what, const std::function<void(Link&)>& transfer) {

@@ -1,5 +1,5 @@
-// Blocking point-to-point transfers between all ranks over Gloo's TCP pairs: what the communicator and
-// the parameter server are built on.
+// Blocking point-to-point transfers between all ranks over Gloo's TCP pairs: what the communicator
+// and the parameter server are built on.
 //
 //   absl::StatusOr<std::unique_ptr<GlooMesh>> mesh = GlooMesh::Connect(rank_info, "ring", store);
 //   absl::Status status = (*mesh)->Run("exchange", [&](GlooMesh::Link& link) {
@@ -8,16 +8,17 @@
 //   });
 //
 // Pairs are switched to Gloo's synchronous mode: the calling thread reads and writes the socket
-// itself. Gloo's event-loop thread, which an asynchronous transfer goes through, costs a wake-up per
-// message and spins while no receiver is ready: with as many ranks as cores it then keeps the
-// scheduler's slice of 4 ms from the thread that would make it ready (measured 2026-12: 4 B in 15 us
-// instead of 60; 16 KiB in 20 us instead of 4 ms).
+// itself. Gloo's event-loop thread, which an asynchronous transfer goes through, costs a wake-up
+// per message and spins while no receiver is ready: with as many ranks as cores it then keeps the
+// scheduler's slice of 4 ms from the thread that would make it ready (measured 2026-12: 4 B in 15
+// us instead of 60; 16 KiB in 20 us instead of 4 ms).
 //
 // A synchronous send blocks while the socket's buffers are full, so two ranks must never send more
 // than kSafeBytes to each other before one of them receives.
 //
-// A failed transfer breaks the mesh: all sockets are shut down, so that peers fail at once rather than
-// at their timeout. A pair is locked while a thread reads from it: use it in one direction at a time.
+// A failed transfer breaks the mesh: all sockets are shut down, so that peers fail at once rather
+// than at their timeout. A pair is locked while a thread reads from it: use it in one direction at
+// a time.
 //
 // Thread-safety: Run from one thread at a time per peer and direction; Break from any thread.
 #ifndef PACELINE_WORKER_BACKEND_CPU_GLOO_MESH_H_
@@ -96,17 +97,17 @@ class GlooMesh {
     GlooMesh* const mesh_;
   };
 
-  // Calls `transfer`; an exception of it becomes a status that names this rank, `what` and the cause:
-  // UNAVAILABLE (a peer vanished), DEADLINE_EXCEEDED (no answer in RankInfo::timeout), or the cause
-  // given to Break.
+  // Calls `transfer`; an exception of it becomes a status that names this rank, `what` and the
+  // cause: UNAVAILABLE (a peer vanished), DEADLINE_EXCEEDED (no answer in RankInfo::timeout), or
+  // the cause given to Break.
   absl::Status Run(absl::string_view what, const std::function<void(Link&)>& transfer);
 
   // Waits, without the transfers' timeout, until a message of `peer` begins to arrive (true) or the
   // connection has ended, by the peer, by Break or by the destructor of the peer's mesh (false).
   bool AwaitMessage(int peer);
 
-  // Tells the peers that nothing more comes from here: their AwaitMessage returns false once they have
-  // read all that was sent.
+  // Tells the peers that nothing more comes from here: their AwaitMessage returns false once they
+  // have read all that was sent.
   void FinishSending();
 
   // Shuts all connections down: transfers in progress and later ones fail with `cause`.

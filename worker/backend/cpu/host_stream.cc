@@ -210,8 +210,8 @@ absl::Status HostStream::WaitForEvent(const Task& task) {
     if (!status_.ok()) return status_;
     waiting_for_ = task.event;
   }
-  absl::Status result = task.event->Await(task.ticket, absl::InfiniteFuture(),
-                                          [this] { return !status().ok(); });
+  absl::Status result =
+      task.event->Await(task.ticket, absl::InfiniteFuture(), [this] { return !status().ok(); });
   MutexLock lock(&mu_);
   waiting_for_ = nullptr;
   return status_.ok() ? result : status_;

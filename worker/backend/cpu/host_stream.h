@@ -7,8 +7,8 @@
 //   communication.Wait(ready);  // Ordered on the streams' threads; the caller does not block.
 //   absl::Status status = communication.Synchronize(absl::Now() + absl::Seconds(30));
 //
-// Neither waiting nor idling spins: two ranks on two cores need both for computing. Handing a task to
-// a busy stream costs a lock and a queue slot; only an idle stream's thread is woken.
+// Neither waiting nor idling spins: two ranks on two cores need both for computing. Handing a task
+// to a busy stream costs a lock and a queue slot; only an idle stream's thread is woken.
 //
 // A task that fails makes the stream fail for good: later tasks are dropped, and every later Record
 // passes the failure on to who waits for it. A failing stream thus stops all that depend on it.

@@ -179,10 +179,11 @@ TEST(HostStreamTest, EventTimesAreUnixTimeAndOrdered) {
   HostEvent begin, end;
   const int64_t before_ns = absl::ToUnixNanos(absl::Now());
   stream.Record(begin).IgnoreError();
-  stream.RunOnHost([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      return absl::OkStatus();
-    })
+  stream
+      .RunOnHost([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        return absl::OkStatus();
+      })
       .IgnoreError();
   stream.Record(end).IgnoreError();
   ASSERT_TRUE(stream.Synchronize(Soon()).ok());

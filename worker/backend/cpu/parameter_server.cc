@@ -109,15 +109,15 @@ absl::Status HostParameterServer::LayOut(const IterationSchedule& schedule,
     }
     if (covered_bytes != group.bytes) {
       return absl::InvalidArgumentError(absl::StrCat("parameter server: the shards of group ", g,
-                                                     " cover ", covered_bytes, " of ",
-                                                     group.bytes, " bytes"));
+                                                     " cover ", covered_bytes, " of ", group.bytes,
+                                                     " bytes"));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status HostParameterServer::Connect(const IterationSchedule& schedule,
-                                          absl::string_view name, RendezvousStore& store) {
+absl::Status HostParameterServer::Connect(const IterationSchedule& schedule, absl::string_view name,
+                                          RendezvousStore& store) {
   for (int i = 0; i < info_.ranks; ++i) {
     push_mutexes_.push_back(std::make_unique<Mutex>());
     reply_mutexes_.push_back(std::make_unique<Mutex>());
@@ -186,8 +186,8 @@ absl::Status HostParameterServer::Pull(int group, DeviceSpan destination, Stream
   return stream.RunOnHost([this, group, destination] { return DoPull(group, destination); });
 }
 
-absl::Status HostParameterServer::SendToServer(int server, int kind, int shard,
-                                               const float* values, int64_t elements) {
+absl::Status HostParameterServer::SendToServer(int server, int kind, int shard, const float* values,
+                                               int64_t elements) {
   MutexLock lock(push_mutexes_[server].get());
   return PushMesh(info_.rank, server)
       .Run(absl::StrCat(kind == kPushMessage ? "push to" : "pull from", " server ", server),
@@ -269,20 +269,19 @@ absl::Status HostParameterServer::AwaitReply(int shard) {
       reader.reading = true;
     }
     int arrived = -1;
-    absl::Status status = ReplyMesh(server, info_.rank)
-                              .Run(absl::StrCat("pull from server ", server),
-                                   [&](GlooMesh::Link& link) {
-                                     Header header;
-                                     link.Receive(server, &header, sizeof(header));
-                                     arrived = header.shard;
-                                     float* destination;
-                                     {
-                                       MutexLock lock(&reader.mu);
-                                       destination = reader.wanted[arrived];
-                                     }
-                                     link.Receive(server, destination,
-                                                  shards_[arrived].elements * 4);
-                                   });
+    absl::Status status =
+        ReplyMesh(server, info_.rank)
+            .Run(absl::StrCat("pull from server ", server), [&](GlooMesh::Link& link) {
+              Header header;
+              link.Receive(server, &header, sizeof(header));
+              arrived = header.shard;
+              float* destination;
+              {
+                MutexLock lock(&reader.mu);
+                destination = reader.wanted[arrived];
+              }
+              link.Receive(server, destination, shards_[arrived].elements * 4);
+            });
     MutexLock lock(&reader.mu);
     reader.reading = false;
     if (status.ok()) reader.wanted.erase(arrived);
@@ -404,8 +403,8 @@ void HostParameterServer::Update(ServedShard& shard) {
     }
     float* velocity = &shard.momentum[begin];
     for (int64_t i = 0; i < count; ++i) {
-      velocity[i] = momentum_ * velocity[i] +
-                    learning_rate_ * (sum[i] * scale_ + weight_decay_ * result[i]);
+      velocity[i] =
+          momentum_ * velocity[i] + learning_rate_ * (sum[i] * scale_ + weight_decay_ * result[i]);
       result[i] -= velocity[i];
     }
   }

@@ -1,14 +1,15 @@
-// A synchronous parameter server on the hosts' memory: workers push gradients, servers sum them, take
-// the SGD step and answer pulls.
+// A synchronous parameter server on the hosts' memory: workers push gradients, servers sum them,
+// take the SGD step and answer pulls.
 //
 //   absl::StatusOr<std::unique_ptr<ParameterServer>> server = HostParameterServer::Create(
 //       rank_info, schedule, weights_of_groups, training, "ps", store);
 //   (*server)->Push(group, gradients, *stream);
 //   (*server)->Pull(group, weights, *stream);   // Iteration k: after every rank's k-th push.
 //
-// Servers run beside ranks 0 .. schedule.servers - 1: a thread per other rank reads what it sends, and
-// the last push of a shard updates it. A rank reaches its own server through memory, without a copy
-// through the network stack. Shards are the schedule's, scaled to the padded sizes of the spans.
+// Servers run beside ranks 0 .. schedule.servers - 1: a thread per other rank reads what it sends,
+// and the last push of a shard updates it. A rank reaches its own server through memory, without a
+// copy through the network stack. Shards are the schedule's, scaled to the padded sizes of the
+// spans.
 //
 // Pushes are kept apart until the last one is there and then summed in rank order, in the same pass
 // that updates the weights: every run gives the same bits, and memory is passed over once. (Summing
@@ -17,8 +18,8 @@
 // Pushes and replies travel on connections of their own, one for each direction: a pull waiting for
 // slow ranks does not keep later pushes from arriving, also when they come on other streams.
 //
-// Thread-safety: Push and Pull from any stream's thread; a group's pushes and pulls alternate. Abort
-// from any thread. The object outlives the streams' work.
+// Thread-safety: Push and Pull from any stream's thread; a group's pushes and pulls alternate.
+// Abort from any thread. The object outlives the streams' work.
 #ifndef PACELINE_WORKER_BACKEND_CPU_PARAMETER_SERVER_H_
 #define PACELINE_WORKER_BACKEND_CPU_PARAMETER_SERVER_H_
 
@@ -47,8 +48,8 @@ class HostParameterServer : public ParameterServer {
       const RankInfo& rank, const IterationSchedule& schedule,
       const std::vector<DeviceSpan>& initial_weights, const v1::TrainingSettings& training,
       absl::string_view name, RendezvousStore& store);
-  // A server first waits (at most RankInfo::timeout) until its workers have fetched their last pulls
-  // and are destroyed, too, unless it was aborted.
+  // A server first waits (at most RankInfo::timeout) until its workers have fetched their last
+  // pulls and are destroyed, too, unless it was aborted.
   ~HostParameterServer() override;
 
   absl::Status Push(int group, DeviceSpan gradients, Stream& stream) override;
