@@ -378,7 +378,7 @@ std::string FailureSection(const MergedRuns& runs) {
 std::string AllTrialsSection(const MergedRuns& runs) {
   std::string html = "<h2 id=\"trials\">All configurations</h2>\n";
   html += TableHead({"Framework", "Status", "#Samples/s (95 %)", "#Iteration", "#Efficiency",
-                     "#Iterations (warm-up)", "#Repeats", "#Outliers", "#Memory", "#Loss"});
+                     "#Iterations", "#Repeats", "#Outliers", "#Memory", "#Loss"});
   std::string panel;
   for (const MergedTrial& trial : runs.trials) {
     if (PanelLabel(trial) != panel) {
@@ -413,11 +413,12 @@ std::string AllTrialsSection(const MergedRuns& runs) {
     html += "</tr>\n";
   }
   return html + kTableEnd +
-         "<p class=\"soft\">Iterations: measured, over all repeats; warm-up iterations of each "
-         "repeat "
-         "are left out of every number. Outliers lie beyond 3.5 scaled MADs and are kept. Memory: "
-         "peak "
-         "resident of the largest rank. Loss: of the first and the last iteration.</p>\n";
+         "<p class=\"soft\">Iterations: measured, over all repeats, and in brackets the warm-up of "
+         "each "
+         "repeat, which is left out of every number. Outliers lie beyond 3.5 scaled MADs and are "
+         "kept. "
+         "Memory: peak resident of the largest rank. Loss: of the first and the last "
+         "iteration.</p>\n";
 }
 
 std::string MachineSection(const MergedRuns& runs) {
