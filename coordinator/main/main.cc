@@ -1,5 +1,6 @@
 // The coordinator's command line.
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -335,10 +336,6 @@ class Coordinator {
       options.arguments.push_back(
           absl::StrCat("--token_file=", ResolveUserPath(flags_.token_file)));
     }
-    if (!server_options_.tls_certificate.empty()) {
-      // Our own certificate is the authority for it, whoever signed it.
-      options.arguments.push_back(absl::StrCat("--tls_ca=", ResolveUserPath(flags_.tls_cert)));
-    }
     if (workers > Cores()) {
       absl::PrintF("Note: %d workers share %d cores; scaling cannot show here.\n", workers,
                    static_cast<int>(Cores()));
@@ -500,6 +497,12 @@ int Main(int argc, char** argv) {
 
   absl::StatusOr<ServerOptions> server_options = MakeServerOptions(flags);
   if (!server_options.ok()) return Complain(server_options.status(), kExitUsage);
+  if (flags.workers_expected <= 0 && !server_options->tls_certificate.empty()) {
+    return Complain(absl::InvalidArgumentError(
+                        "--tls_cert is for workers on other machines: say how many will join by "
+                        "--workers_expected=N (without it, workers are started on this machine)"),
+                    kExitUsage);
+  }
   // Before a folder is made for a run that cannot start.
   std::string worker_program;
   if (flags.workers_expected <= 0 && !flags.dry_run) {
@@ -550,5 +553,8 @@ int main(int argc, char** argv) {
   const sigset_t signals = paceline::EndingSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // gRPC's own log lines (a stranger's failed handshake) would tear the progress bars; failures
+  // that matter come back as statuses.
+  setenv("GRPC_VERBOSITY", "NONE", /*replace=*/0);
   return paceline::Main(argc, argv);
 }

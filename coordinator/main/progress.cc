@@ -34,8 +34,10 @@ std::vector<std::string> FormatProgress(const v1::GetStatusResponse& status) {
         " ", progress.step().empty() ? "starting" : progress.step());
     if (planned > 0) absl::StrAppend(&line, " ", progress.iterations_done(), "/", planned);
     if (progress.samples_per_second() > 0) {
-      absl::StrAppendFormat(&line, ", %.4g img/s",
-                            progress.samples_per_second() * std::max(1, running.worker_ids_size()));
+      absl::StrAppend(
+          &line, ", ",
+          FormatRate(progress.samples_per_second() * std::max(1, running.worker_ids_size()), 4),
+          " img/s");
     }
     lines.push_back(line);
   }

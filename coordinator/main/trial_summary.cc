@@ -17,12 +17,6 @@ int Devices(const v1::Trial& trial) {
   return trial.cluster().hosts() * trial.cluster().devices_per_host();
 }
 
-// Without exponents, which nobody reads at a glance.
-std::string FormatRate(double value, int digits) {
-  return value >= std::pow(10, digits) ? absl::StrFormat("%.0f", value)
-                                       : absl::StrFormat("%.*g", digits, value);
-}
-
 // Cells are UTF-8, of which only ± occurs: count characters, not bytes.
 size_t Width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
@@ -100,6 +94,11 @@ absl::StatusOr<std::vector<TrialSummary>> SummarizeRun(const RunStore& store) {
 std::string FormatStatus(const TrialOutcome& outcome) {
   if (outcome.status == v1::TRIAL_STATUS_UNSPECIFIED) return "not run";
   return std::string(absl::StripPrefix(v1::TrialStatus_Name(outcome.status), "TRIAL_STATUS_"));
+}
+
+std::string FormatRate(double value, int digits) {
+  return value >= std::pow(10, digits) ? absl::StrFormat("%.0f", value)
+                                       : absl::StrFormat("%.*g", digits, value);
 }
 
 std::string FormatThroughput(const TrialSummary& summary) {

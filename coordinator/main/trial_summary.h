@@ -41,6 +41,9 @@ std::string FormatSummaries(const std::vector<TrialSummary>& summaries);
 // "12.3 img/s ± 0.1"; "12.3 img/s" if the interval is unknown.
 std::string FormatThroughput(const TrialSummary& summary);
 
+// "12346", "12.34": so many significant digits, without exponents.
+std::string FormatRate(double value, int digits);
+
 // "OK", "OUT_OF_MEMORY"; "not run" for an attempt that has not ended.
 std::string FormatStatus(const TrialOutcome& outcome);
 
