@@ -82,10 +82,9 @@ absl::Status Agent::Run() {
     } else if (IsRefusal(response.status())) {
       return response.status();
     } else if (received - last_contact > options_.coordinator_timeout) {
-      return absl::UnavailableError(
-          absl::StrCat("no answer from the coordinator for ",
-                       absl::FormatDuration(options_.coordinator_timeout), ": ",
-                       response.status().message()));
+      return absl::UnavailableError(absl::StrCat("no answer from the coordinator for ",
+                                                 absl::FormatDuration(options_.coordinator_timeout),
+                                                 ": ", response.status().message()));
     }
     if (running_ != nullptr && received - running_->cancelled_at > options_.cancel_timeout) {
       return absl::InternalError(absl::StrCat("trial ", AttemptKey(running_->assignment),
@@ -121,8 +120,7 @@ void Agent::ReapFinished() {
 
 void Agent::Obey(const v1::SynchronizeRequest& request, const v1::SynchronizeResponse& response) {
   if (response.result_acknowledged() && request.has_result()) {
-    last_finished_ =
-        AttemptKey(request.result().trial().trial_id(), request.result().attempt());
+    last_finished_ = AttemptKey(request.result().trial().trial_id(), request.result().attempt());
     MutexLock lock(&mutex_);
     result_.reset();
     state_.Clear();

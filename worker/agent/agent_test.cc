@@ -119,12 +119,12 @@ class AnsweringCoordinator : public CoordinatorClient {
 TEST(AgentTest, RunsATrialOnceAndRepeatsTheResultUntilAcknowledged) {
   AnsweringCoordinator coordinator(/*lost_replies=*/2);
   std::atomic<int> runs{0};
-  Agent agent(coordinator, {},
-              [&](const v1::RankAssignment& a, RendezvousStore& s, CancelToken& c,
-                  const ProgressSink& p) {
-                ++runs;
-                return QuickTrial(a, s, c, p);
-              });
+  Agent agent(
+      coordinator, {},
+      [&](const v1::RankAssignment& a, RendezvousStore& s, CancelToken& c, const ProgressSink& p) {
+        ++runs;
+        return QuickTrial(a, s, c, p);
+      });
   EXPECT_TRUE(agent.Run().ok());
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(coordinator.results_seen(), 3);

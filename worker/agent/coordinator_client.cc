@@ -57,8 +57,7 @@ class GrpcRendezvousStore : public RendezvousStore {
       PrepareContext(context, token_, absl::Now() + left + absl::Seconds(2));
       request.set_timeout_seconds(absl::ToDoubleSeconds(left));
       v1::GetResponse response;
-      absl::Status status =
-          FromGrpcStatus(stub_->Get(&context, request, &response), "rendezvous");
+      absl::Status status = FromGrpcStatus(stub_->Get(&context, request, &response), "rendezvous");
       if (status.ok()) {
         if (response.values_size() != 1) {
           return absl::InternalError("the rendezvous answered without the value");

@@ -18,8 +18,8 @@ class CoordinatorClient {
   virtual ~CoordinatorClient() = default;
   // Ends by `deadline`. UNAVAILABLE, DEADLINE_EXCEEDED: call again. UNAUTHENTICATED,
   // FAILED_PRECONDITION: somebody must mend something first; the message says what.
-  virtual absl::StatusOr<v1::SynchronizeResponse> Synchronize(
-      const v1::SynchronizeRequest& request, absl::Time deadline) = 0;
+  virtual absl::StatusOr<v1::SynchronizeResponse> Synchronize(const v1::SynchronizeRequest& request,
+                                                              absl::Time deadline) = 0;
   // The store of one attempt. Outlives the client.
   virtual std::unique_ptr<RendezvousStore> Rendezvous(const std::string& prefix) = 0;
 };

@@ -64,8 +64,8 @@ class GrpcWorkerServer : public WorkerServer {
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen,
-                                                 ": address in use or not of this host"));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", listen, ": address in use or not of this host"));
     }
     address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
     return absl::OkStatus();
@@ -84,13 +84,13 @@ class GrpcWorkerServer : public WorkerServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerServer>> StartWorkerServer(
-    const std::string& listen) {
+absl::StatusOr<std::unique_ptr<WorkerServer>> StartWorkerServer(const std::string& listen) {
   if (!absl::StartsWith(listen, "127.") && !absl::StartsWith(listen, "localhost:") &&
       !absl::StartsWith(listen, "[::1]:")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--listen=", listen, ": the worker's inspection service is for loopback only, for example "
-        "127.0.0.1:0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen=", listen,
+                     ": the worker's inspection service is for loopback only, for example "
+                     "127.0.0.1:0"));
   }
   auto server = std::make_unique<GrpcWorkerServer>();
   absl::Status status = server->Start(listen);

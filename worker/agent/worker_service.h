@@ -13,14 +13,14 @@ namespace paceline {
 
 class WorkerServer {
  public:
-  virtual ~WorkerServer() = default;  // Stops serving.
+  virtual ~WorkerServer() = default;               // Stops serving.
   virtual const std::string& address() const = 0;  // "host:port" that is served.
   // `describe` must be thread-safe. Until it is set, Describe answers UNAVAILABLE.
   virtual void SetDescribe(std::function<v1::DescribeResponse()> describe) = 0;
 };
 
-// `listen` is "host:port"; port 0 picks a free one. Loopback only: the service has no TLS of its own
-// (INVALID_ARGUMENT otherwise).
+// `listen` is "host:port"; port 0 picks a free one. Loopback only: the service has no TLS of its
+// own (INVALID_ARGUMENT otherwise).
 absl::StatusOr<std::unique_ptr<WorkerServer>> StartWorkerServer(const std::string& listen);
 
 }  // namespace paceline

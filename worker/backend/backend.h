@@ -73,7 +73,7 @@ struct EngineOptions {
   v1::TrainingSettings training;  // No defaults left open.
   // Memory order of gradients and weights (IterationSchedule::tensor_order).
   std::vector<int> tensor_order;
-  int rank = 0;                   // Dropout differs between ranks.
+  int rank = 0;  // Dropout differs between ranks.
 };
 
 // Trains one network on one device. Owns all of its memory, planned once at creation.
@@ -81,8 +81,9 @@ class LayerEngine {
  public:
   virtual ~LayerEngine() = default;
 
-  // Staging copy of the batch into the network's input (and labels). `batch` is read when the stream
-  // gets there, not at the call: its address must stay valid, its content may be filled until then.
+  // Staging copy of the batch into the network's input (and labels). `batch` is read when the
+  // stream gets there, not at the call: its address must stay valid, its content may be filled
+  // until then.
   virtual absl::Status LoadInput(const HostBatch& batch, Stream& stream) = 0;
   // By index into ShapedNetwork::layers, in schedule order. Fused layers (a ReLU inside its
   // convolution) may be no-ops, but every layer is called.
@@ -103,7 +104,8 @@ class LayerEngine {
   virtual double Loss() const = 0;
   virtual v1::MemoryUse Memory() const = 0;
 
-  // For checks, in the canonical layout of ParameterTensor::shape / {batch, c, h, w}. Not during work.
+  // For checks, in the canonical layout of ParameterTensor::shape / {batch, c, h, w}. Not during
+  // work.
   virtual absl::StatusOr<std::vector<float>> ReadWeights(int tensor) const = 0;
   virtual absl::Status WriteWeights(int tensor, absl::Span<const float> values) = 0;
   virtual absl::StatusOr<std::vector<float>> ReadGradient(int tensor) const = 0;
@@ -151,7 +153,7 @@ class RendezvousStore {
 struct RankInfo {
   int rank = 0;
   int ranks = 1;
-  std::string data_address;       // Own address for data connections, for example "127.0.0.1".
+  std::string data_address;  // Own address for data connections, for example "127.0.0.1".
   absl::Duration timeout = absl::Seconds(30);  // Connecting, and any single transfer.
 };
 

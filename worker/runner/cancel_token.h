@@ -1,8 +1,8 @@
 // Tells a running trial to stop, from any thread, and runs the callbacks that break off its waits.
 //
 //   CancelToken token;
-//   CancelToken::Registration r = token.OnCancel([&](const absl::Status& s) { pipeline.Cancel(); });
-//   token.Cancel(absl::CancelledError("the coordinator asked for it"));   // Runs the callback.
+//   CancelToken::Registration r = token.OnCancel([&](const absl::Status& s) { pipeline.Cancel();
+//   }); token.Cancel(absl::CancelledError("the coordinator asked for it"));   // Runs the callback.
 //
 // Thread-safe. A callback registered after Cancel runs at once. Destroying the registration waits
 // for a running callback, so that what it captures can be destroyed afterwards.

@@ -28,8 +28,8 @@ int MaxDistance(const IterationSchedule& schedule) {
 }
 
 // The part of `covering` (all tensors of the group) that travels with this group. All of it, except
-// where the policy cuts one concatenation in parts (TensorFlow's repacking): these are cut at the same
-// fractions, since the device's layout may be padded.
+// where the policy cuts one concatenation in parts (TensorFlow's repacking): these are cut at the
+// same fractions, since the device's layout may be padded.
 DeviceSpan GroupSlice(const IterationSchedule& schedule, int group, DeviceSpan covering) {
   const Group& mine = schedule.groups[group];
   if (!mine.partial) return covering;
@@ -65,8 +65,8 @@ absl::Status IterationExecutor::Initialize() {
     if (!created.ok()) return created.status();
     streams_.push_back(*std::move(created));
   }
-  // An iteration's slot may be reused when neither a later iteration's dependency nor the collection
-  // of its times can still refer to it.
+  // An iteration's slot may be reused when neither a later iteration's dependency nor the
+  // collection of its times can still refer to it.
   const int slots = MaxDistance(schedule) + kMaxInFlight + 1;
   for (int i = 0; i < slots; ++i) {
     auto slot = std::make_unique<Slot>();

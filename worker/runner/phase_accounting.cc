@@ -27,8 +27,8 @@ int64_t UnionNs(std::vector<OperationTime> intervals) {
 }
 
 // Adds the idle time of the compute stream before `operation` of iteration `k` to `sample`.
-void AttributeGap(const IterationSchedule& schedule, const std::vector<IterationTimes>& times, int k,
-                  int operation, int64_t previous_end_ns, v1::IterationSample& sample) {
+void AttributeGap(const IterationSchedule& schedule, const std::vector<IterationTimes>& times,
+                  int k, int operation, int64_t previous_end_ns, v1::IterationSample& sample) {
   const Operation& op = schedule.operations[operation];
   const int64_t begin_ns = times[k].operations[operation].begin_unix_ns;
   if (begin_ns <= previous_end_ns) return;
@@ -140,8 +140,8 @@ std::vector<v1::IterationSample> AccountPhases(const IterationSchedule& schedule
     sample.set_communication_ns(UnionNs(std::move(communication)));
 
     for (size_t i = 1; i < compute.size(); ++i) {
-      AttributeGap(schedule, times, k, compute[i],
-                   iteration.operations[compute[i - 1]].end_unix_ns, sample);
+      AttributeGap(schedule, times, k, compute[i], iteration.operations[compute[i - 1]].end_unix_ns,
+                   sample);
     }
     // The wait before the next iteration's first operation ends this period.
     AttributeGap(schedule, times, k + 1, compute.front(),

@@ -1,10 +1,11 @@
 // From the begin and end of every operation to the phases of an iteration: what the compute stream
 // did, and what it waited for. Pure functions.
 //
-// The period of iteration k runs from the begin of its first operation on the compute stream to that
-// of iteration k+1. Idle time of the compute stream before an operation belongs to the dependency
-// that finished last: input and copy give input_wait, communication and updates on other streams
-// give exposed communication. What no dependency explains is overhead and stays unattributed.
+// The period of iteration k runs from the begin of its first operation on the compute stream to
+// that of iteration k+1. Idle time of the compute stream before an operation belongs to the
+// dependency that finished last: input and copy give input_wait, communication and updates on other
+// streams give exposed communication. What no dependency explains is overhead and stays
+// unattributed.
 #ifndef PACELINE_WORKER_RUNNER_PHASE_ACCOUNTING_H_
 #define PACELINE_WORKER_RUNNER_PHASE_ACCOUNTING_H_
 

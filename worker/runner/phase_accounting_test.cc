@@ -64,7 +64,7 @@ TEST(PhaseAccountingTest, PhasesAndWaitsAddUpToThePeriod) {
   EXPECT_EQ(sample.communication_ns(), 195);
   EXPECT_EQ(sample.exposed_communication_ns(), 200);  // From 1300 to 1500, queueing included.
   EXPECT_EQ(sample.update_ns(), 20);
-  EXPECT_EQ(sample.input_wait_ns(), 40);              // From 1520 to 1560; 5 ns are overhead.
+  EXPECT_EQ(sample.input_wait_ns(), 40);  // From 1520 to 1560; 5 ns are overhead.
   EXPECT_DOUBLE_EQ(sample.loss(), 2.5);
 }
 

@@ -1,6 +1,6 @@
 // How many iterations to measure: at least a minimum, at most a maximum, until the confidence
-// interval of the median is narrow enough. Looks on a geometric schedule, so that the number of looks
-// (and with it the chance of stopping on a lucky interval) stays small.
+// interval of the median is narrow enough. Looks on a geometric schedule, so that the number of
+// looks (and with it the chance of stopping on a lucky interval) stays small.
 //
 //   StoppingRule rule(settings);
 //   int until = rule.FirstBlock();                       // Warm-up and the minimum.

@@ -43,8 +43,8 @@ int64_t PeakResidentBytes() {
 // peak of a big one before it.
 void ResetPeakMemory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-// One attempt of one rank. Members are built up step by step and destroyed in reverse order, so that
-// streams stop before what they use goes away.
+// One attempt of one rank. Members are built up step by step and destroyed in reverse order, so
+// that streams stop before what they use goes away.
 class Attempt {
  public:
   Attempt(Backend& backend, const TrialRunnerOptions& options, const v1::RankAssignment& assignment,
@@ -99,16 +99,16 @@ class Attempt {
     }
     const std::vector<v1::Precision> precisions = backend_.Precisions();
     if (std::find(precisions.begin(), precisions.end(), trial_.precision()) == precisions.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("this device does not support ",
-                                                     v1::Precision_Name(trial_.precision())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("this device does not support ", v1::Precision_Name(trial_.precision())));
     }
     auto network = InferShapes(trial_.network());
     if (!network.ok()) return network.status();
     network_ = *std::move(network);
     for (const ShapedLayer& layer : network_.layers) layer_names_.push_back(layer.layer.name());
 
-    auto schedule = CompileSchedule(network_, trial_.policy(), trial_.cluster(),
-                                    trial_.batch_per_device());
+    auto schedule =
+        CompileSchedule(network_, trial_.policy(), trial_.cluster(), trial_.batch_per_device());
     if (!schedule.ok()) return schedule.status();
     schedule_ = *std::move(schedule);
     result_.set_schedule_hash(ScheduleHash(schedule_));
@@ -185,8 +185,8 @@ class Attempt {
     for (size_t rank = 0; rank < reference->size(); ++rank) {
       if ((*reference)[rank] != result_.schedule_hash()) {
         return absl::FailedPreconditionError(
-            absl::StrCat("rank ", rank, " compiled another schedule than rank ",
-                         assignment_.rank(), ": use the same Paceline version on all hosts"));
+            absl::StrCat("rank ", rank, " compiled another schedule than rank ", assignment_.rank(),
+                         ": use the same Paceline version on all hosts"));
       }
     }
     return absl::OkStatus();
@@ -271,9 +271,9 @@ class Attempt {
       const StopDecision decision =
           rule.Decide(seconds, enqueued, absl::ToDoubleSeconds(absl::Now() - measuring_since));
       if (assignment_.ranks() > 1) {
-        absl::Status status = store_.Put(
-            key, decision.stop ? absl::StrCat("stop ", static_cast<int>(decision.reason))
-                               : absl::StrCat("go ", decision.run_until));
+        absl::Status status =
+            store_.Put(key, decision.stop ? absl::StrCat("stop ", static_cast<int>(decision.reason))
+                                          : absl::StrCat("go ", decision.run_until));
         if (!status.ok()) return status;
       }
       return decision;
@@ -306,8 +306,9 @@ class Attempt {
     if (!checksums.ok()) return checksums.status();
     for (size_t rank = 0; rank < checksums->size(); ++rank) {
       if ((*checksums)[rank] != absl::StrCat(result_.weights_checksum())) {
-        return absl::DataLossError(absl::StrCat("ranks ", assignment_.rank(), " and ", rank,
-                                                " hold different weights after the last iteration"));
+        return absl::DataLossError(
+            absl::StrCat("ranks ", assignment_.rank(), " and ", rank,
+                         " hold different weights after the last iteration"));
       }
     }
     return absl::OkStatus();
@@ -333,8 +334,7 @@ class Attempt {
     }
     const int count = static_cast<int>(samples.size());
     const int fixed = std::min<int>(trial_.measurement().min_warmup_iterations(), count);
-    const int warmup =
-        fixed + WarmupLength(absl::MakeConstSpan(seconds).subspan(fixed));
+    const int warmup = fixed + WarmupLength(absl::MakeConstSpan(seconds).subspan(fixed));
     result_.set_warmup_iterations(warmup);
     if (warmup >= count) return;
     for (v1::OperationStatistics& statistics :

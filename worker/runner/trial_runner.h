@@ -1,5 +1,5 @@
-// Runs one rank of one trial: builds network, schedule and backend parts, meets the other ranks, warms
-// up, measures until the stopping rule is satisfied, checks the replicas, and reports.
+// Runs one rank of one trial: builds network, schedule and backend parts, meets the other ranks,
+// warms up, measures until the stopping rule is satisfied, checks the replicas, and reports.
 //
 //   TrialRunner runner(backend, {.worker_id = "node1-4711"});
 //   v1::TrialResult result = runner.Run(assignment, store, cancel, progress);
