@@ -22,8 +22,8 @@ double Median(absl::Span<const double> samples);
 double AutocorrelationTime(absl::Span<const double> samples);
 
 // Half width of the 95 % confidence interval of the median, from order statistics (no assumption on
-// the distribution) at the effective sample size. Infinite for fewer than 6 effective samples, where
-// even the full range covers less than 95 %.
+// the distribution) at the effective sample size. Infinite for fewer than 6 effective samples,
+// where even the full range covers less than 95 %.
 double MedianHalfWidth(absl::Span<const double> samples);
 
 // Number of leading samples to discard as warm-up by MSER-5 (White 1997): batches of 5, the
