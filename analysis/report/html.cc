@@ -30,14 +30,6 @@ constexpr char kStyle[] = R"css(
   --accent: #69a7e6; --accent-pale: #35557a; --whisker: #e6e9ed; --warn: #f0a35e;
   --input: #b297d8; --copy: #dcbb4c; --forward: #8fc1ee; --backward: #4a88c9;
   --communication: #f08a4f; --update: #62bd86; } }
-@media print { :root { color-scheme: light;
-  --page: #ffffff; --card: #ffffff; --ink: #000000; --soft: #444444; --rule: #bbbbbb; --grid: #e2e2e2;
-  --accent: #2f6fb0; --accent-pale: #9cbfe3; --whisker: #000000; --warn: #7a3a00;
-  --input: #8b6bb1; --copy: #c9a227; --forward: #6aa5d8; --backward: #2b66a3;
-  --communication: #df6a2b; --update: #3f9a63; }
-  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  nav { display: none; } svg, tr, li { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  body { font-size: 10.5pt; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif; }
@@ -72,12 +64,22 @@ table { border-collapse: collapse; font-size: 13px; width: 100%; font-variant-nu
 th, td { text-align: left; padding: 5px 10px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom-color: var(--rule); }
 tbody th { padding-top: 16px; color: var(--ink); }
-td.n, th.n { text-align: right; white-space: nowrap; } td.id { white-space: nowrap; width: 260px; }
+td.n, th.n { text-align: right; } td.n { white-space: nowrap; } td.id { white-space: nowrap; width: 260px; }
 .no { color: var(--soft); } .fail { color: var(--warn); font-weight: 600; white-space: nowrap; }
 details { margin: 10px 0; } summary { cursor: pointer; font-weight: 600; font-size: 14px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; font-size: 14px; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 footer { color: var(--soft); font-size: 13px; max-width: 1060px; margin: 40px auto; padding: 0 24px; }
+@media print { :root { color-scheme: light;
+  --page: #ffffff; --card: #ffffff; --ink: #000000; --soft: #444444; --rule: #bbbbbb; --grid: #e2e2e2;
+  --accent: #2f6fb0; --accent-pale: #9cbfe3; --whisker: #000000; --warn: #7a3a00;
+  --input: #8b6bb1; --copy: #c9a227; --forward: #6aa5d8; --backward: #2b66a3;
+  --communication: #df6a2b; --update: #3f9a63; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  nav { display: none; } svg, tr, li { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  body { font-size: 10pt; } main, header { max-width: none; padding: 0; }
+  .scroll { overflow: visible; } table { font-size: 8pt; } th, td { padding-right: 6px; }
+  h2 { margin-top: 24px; } }
 )css";
 
 // Table cells. Numbers are right-aligned.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "analysis/fit/fit.h"
 #include "analysis/merge/merge.h"
 #include "analysis/report/words.h"
 #include "analysis/stats/statistics.h"
@@ -284,6 +285,28 @@ TEST(BottleneckTest, SaysWhatBoundsTheIteration) {
   words = Bottleneck(Merge(*MakeSyntheticRun(options)).trials[0]);
   EXPECT_TRUE(absl::StartsWith(words, "input: ")) << words;
   EXPECT_TRUE(absl::StrContains(words, "reading and decoding")) << words;
+}
+
+TEST(LimitationsTest, ReportsADriftButNotNoise) {
+  SyntheticRunOptions options;
+  options.networks = {"lenet5"};
+  options.policies = {"wfbp"};
+  RunData run = *MakeSyntheticRun(options);
+  const auto drifting = [](RunData data) {
+    const MergedRuns merged = Merge(std::move(data));
+    for (const std::string& note : Limitations(merged, FitFrameworks(merged))) {
+      if (absl::StrContains(note, "steady state")) return note;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(drifting(run), "");
+  for (v1::TrialResult& rank : run.results.at("lenet5-wfbp-n1-b16-r0")) {
+    for (int i = 0; i < rank.iterations_size(); ++i) {
+      v1::IterationSample& sample = *rank.mutable_iterations(i);
+      sample.set_duration_ns(sample.duration_ns() * (1 + 0.01 * i));
+    }
+  }
+  EXPECT_TRUE(absl::StartsWith(drifting(run), "1 configuration did not")) << drifting(run);
 }
 
 TEST(HumanTest, NumbersAreShort) {

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "analysis/stats/statistics.h"
 #include "models/networks/network.h"
 #include "models/stats/stats.h"
 
@@ -147,6 +149,22 @@ std::string WhyNotHidden(const MergedTrial& trial) {
     return "hiding is limited because forward waits for the weights of each layer";
   }
   return "hiding is limited because the last gradients appear only as backward ends";
+}
+
+// Whether the second half of a series is clearly, and noticeably, faster or slower than the first.
+bool Drifts(const std::vector<double>& seconds) {
+  const size_t count = seconds.size();
+  if (count < 10) return false;
+  const absl::Span<const double> all = absl::MakeConstSpan(seconds);
+  const double first = Median(all.first(count / 2));
+  const double change = std::abs(Median(all.subspan(count / 2)) - first);
+  // Noise from neighbouring iterations, which a drift leaves alone. Doubled, because correlated
+  // iterations make it look small (by up to that much at a lag-1 correlation of 0.4).
+  std::vector<double> steps;
+  for (size_t i = 1; i < count; ++i) steps.push_back(seconds[i] - seconds[i - 1]);
+  const double noise = 2 * ScaledMad(steps) / std::sqrt(2.0);
+  const double standard_error = 1.2533 * noise * std::sqrt(2 / (count / 2.0));
+  return change > kPracticalDifference * first && change > 3 * standard_error;
 }
 
 }  // namespace
@@ -296,11 +314,9 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
     if (trial.stop_reason == "max_iterations" || trial.stop_reason == "max_seconds") ++unconverged;
     if (trial.other_load > 0.05) ++loaded;
     worst_clock = std::max(worst_clock, trial.clock_bound_seconds);
-    for (const MergedRepeat& repeat : trial.repeats) {
-      // WarmupLength searches the first half: a cut at its end means it found no steady state.
-      const size_t count = repeat.iteration_seconds.size();
-      if (count >= 20 && WarmupLength(repeat.iteration_seconds) >= count / 10 * 5) ++drifting;
-    }
+    bool drifts = false;
+    for (const MergedRepeat& repeat : trial.repeats) drifts |= Drifts(repeat.iteration_seconds);
+    drifting += drifts;
   }
   const auto add = [&](int count, const std::string& text) {
     if (count > 0) {
@@ -321,7 +337,10 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
       "stopped at the limit of iterations or seconds before the interval was as narrow as asked.");
   add(loaded,
       "measured while other processes or the hypervisor took more than 5 % of the CPU time.");
-  add(drifting, "did not reach a steady state: their iteration time drifts.");
+  add(drifting,
+      "did not reach a steady state: the second half of a repeat is faster or slower than the "
+      "first by "
+      "more than noise.");
   if (worst_clock > 0) {
     notes.push_back(absl::StrCat("Clocks of different hosts are known to within ",
                                  HumanSeconds(worst_clock),
