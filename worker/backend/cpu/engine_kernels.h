@@ -20,21 +20,41 @@ struct SgdStep {
   float gradient_scale;
 };
 
+// Batch norm of 16 channels that lie side by side (oneDNN's nChw16c), all samples. Strides are
+// from sample to sample, in elements, so that x and y may be slices of larger tensors. gamma, beta
+// and all per-channel results have 16 elements; channels that only pad are 0 and stay 0.
+struct BatchNormBlock {
+  int64_t samples;
+  int64_t pixels;
+  int64_t x_stride;  // Also of dx.
+  int64_t y_stride;  // Also of dy.
+  int64_t addend_stride;
+  const float* gamma;
+  const float* beta;
+  double epsilon;
+  bool relu;  // Of the result, addend included; backward (without addend): masks dy accordingly.
+};
+
 // Loops over activations of type T.
 template <typename T>
 struct ActivationKernels {
   // out = max(a, 0).
   void (*relu)(T* out, const T* a, int64_t n);
-  // out = a + b, and max(., 0) of it.
-  void (*add)(T* out, const T* a, const T* b, int64_t n);
-  void (*add_relu)(T* out, const T* a, const T* b, int64_t n);
-  // out = y > 0 ? a : 0, and the same for a + b. `out` may be `a` or `b`.
-  void (*mask)(T* out, const T* a, const T* y, int64_t n);
-  void (*add_mask)(T* out, const T* a, const T* b, const T* y, int64_t n);
+  // out = sum of the terms; 0 where `mask` (may be null) is not positive; max(., 0) with `relu`.
+  // `out` may be one of the terms.
+  void (*sum)(T* out, const T* const* terms, int count, const T* mask, bool relu, int64_t n);
   // out[i] = keep(key, first + i) ? a[i] * scale : 0, where keep is true for about
   // 1 - threshold / 2^32 of all indices. The backward pass calls it with the same key.
   void (*dropout)(T* out, const T* a, int64_t n, int64_t first, uint64_t key, uint32_t threshold,
                   float scale);
+  // y = gamma (x - mean) / sqrt(variance + epsilon) + beta [+ addend], of which `inverse` returns
+  // 1 / sqrt. The statistics read x once (oneDNN: twice), and the sum of a residual block costs no
+  // pass of its own.
+  void (*batch_norm_forward)(const BatchNormBlock& block, const T* x, T* y, const T* addend,
+                             float* mean, float* inverse);
+  // `dx` may be null.
+  void (*batch_norm_backward)(const BatchNormBlock& block, const T* x, const T* dy, T* dx,
+                              const float* mean, const float* inverse, float* dgamma, float* dbeta);
   void (*from_float)(T* out, const float* a, int64_t n);
   void (*to_float)(float* out, const T* a, int64_t n);
 };

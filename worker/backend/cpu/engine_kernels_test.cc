@@ -36,11 +36,13 @@ TEST(EngineKernelsTest, InstructionSetsAgree) {
   Avx512Kernels().bf16.from_float(y16.data(), a.data(), n);
   EXPECT_EQ(x16, y16);
   a16 = x16;
-  GenericKernels().bf16.add_relu(x16.data(), a16.data(), a16.data(), n);
-  Avx512Kernels().bf16.add_relu(y16.data(), a16.data(), a16.data(), n);
+  const uint16_t* halves[] = {a16.data(), a16.data()};
+  GenericKernels().bf16.sum(x16.data(), halves, 2, nullptr, true, n);
+  Avx512Kernels().bf16.sum(y16.data(), halves, 2, nullptr, true, n);
   EXPECT_EQ(x16, y16);
-  GenericKernels().fp32.add_mask(x.data(), a.data(), b.data(), a.data(), n);
-  Avx512Kernels().fp32.add_mask(y.data(), a.data(), b.data(), a.data(), n);
+  const float* terms[] = {a.data(), b.data()};
+  GenericKernels().fp32.sum(x.data(), terms, 2, a.data(), false, n);
+  Avx512Kernels().fp32.sum(y.data(), terms, 2, a.data(), false, n);
   EXPECT_EQ(x, y);
   GenericKernels().fp32.dropout(x.data(), a.data(), n, 5, 99, 1u << 31, 2.0f);
   Avx512Kernels().fp32.dropout(y.data(), a.data(), n, 5, 99, 1u << 31, 2.0f);

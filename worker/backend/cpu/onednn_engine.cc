@@ -179,6 +179,11 @@ class OneDnnEngine : public LayerEngine {
   void BuildFullyConnectedBackward(int l);
   void BuildBatchNorm(int l);
   void BuildBatchNormBackward(int l);
+  bool OwnBatchNorm(const Mem& source) const;
+  double Epsilon(int l) const;
+  void EmitBatchNorm(int l, const Mem& out, const Mem& addend, bool relu);
+  void EmitBatchNormBackward(int l, const Mem& gradient);
+  Mem SliceOfConcat(int l, const Dims& dims);
   void BuildPooling(int l);
   void BuildPoolingBackward(int l);
   void BuildLrn(int l);
@@ -210,6 +215,7 @@ class OneDnnEngine : public LayerEngine {
                      std::vector<std::pair<int, Mem>> args, const memory::desc& scratchpad,
                      const std::string& implementation);
   void EmitSlice(const Mem& whole, const Mem& part, int64_t first_channel, bool into_whole);
+  void EmitSlices(int l);
   // `mem` in the wanted layout: itself, or a copy made by a reorder emitted here.
   Mem InLayout(const Mem& mem, const memory::desc& desc);
   // `mem` as a plain {N, C H W} matrix.
@@ -220,7 +226,8 @@ class OneDnnEngine : public LayerEngine {
     int producer = network_.layers[l].inputs[i];
     return producer == kDataInput ? values_[0] : OutputOf(producer);
   }
-  void NewOutput(int l, const memory::desc& desc);
+  void NewOutput(int l, const Mem& mem);
+  void NewOutput(int l, const memory::desc& desc) { NewOutput(l, NewMem(desc)); }
   // Gradient of the value once all consumers have contributed: their sum, and with `relu` masked by
   // the value itself. The result may be shared unless masked.
   Mem Gradient(Value& value, bool relu);
@@ -282,8 +289,18 @@ class OneDnnEngine : public LayerEngine {
   int emit_layer_ = 0;
   std::vector<bool> fused_relu_;  // The layer applies the ReLU that follows it.
   std::vector<bool> is_fused_;    // The layer is a ReLU done by its producer.
-  std::vector<int> value_of_;     // Layer -> values_.
-  std::vector<Value> values_;     // 0: the network's input.
+  // Batch norms that write elsewhere: into the sum, or their part of the concatenation, that is
+  // their only consumer.
+  struct Slice {
+    int concat = -1;
+    int64_t first_channel = 0;
+  };
+  std::vector<Slice> slice_of_;
+  std::vector<Mem> concat_outputs_;   // Layer -> output made early for the slices; or empty.
+  std::vector<int> norm_of_add_;      // Add layer -> batch norm that does its work, or -1.
+  std::vector<bool> fused_into_add_;  // The batch norm's work is done at its add.
+  std::vector<int> value_of_;         // Layer -> values_.
+  std::vector<Value> values_;         // 0: the network's input.
   std::vector<Buffer> buffers_;
   std::vector<Mem> bindings_;
   std::vector<Mem> master_bindings_;  // `buffer` is the tensor, `offset` 1 for gradients.
@@ -297,7 +314,9 @@ class OneDnnEngine : public LayerEngine {
     dnnl::pooling_forward::primitive_desc pooling;
     algorithm pooling_method = algorithm::pooling_max;
     dnnl::lrn_forward::primitive_desc lrn;
-    Mem source, workspace, mean, variance;
+    Mem source, workspace, mean;
+    Mem variance;  // Of our own batch norm: 1 / sqrt(variance + epsilon).
+    Mem gamma, beta;
     Dims strides, pad_left, pad_right, kernel;
   };
   std::vector<LayerState> states_;
@@ -405,10 +424,10 @@ Mem OneDnnEngine::AsMatrix(const Mem& mem) {
   return View(matrix, plain.buffer, plain.offset);
 }
 
-void OneDnnEngine::NewOutput(int l, const memory::desc& desc) {
+void OneDnnEngine::NewOutput(int l, const Mem& mem) {
   Value value;
-  value.mem = NewMem(desc);
-  value.dims = desc.dims();
+  value.mem = mem;
+  value.dims = mem.desc().dims();
   value.producer = l;
   value.needs_gradient = !network_.layers[l].parameters.empty();
   for (size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
@@ -443,43 +462,24 @@ Mem OneDnnEngine::Gradient(Value& value, bool relu) {
     if (!SharedWithPending(value, term)) out = term;
   }
   if (out.buffer < 0) out = NewMem(desc);
-  Mem sum = terms[0];
   const int64_t n = PaddedElements(out);
-  for (size_t i = 1; i < terms.size() || (relu && terms.size() == 1); ++i) {
-    const bool last = i + 1 >= terms.size();
-    const bool mask = relu && last;
-    Mem a = sum, y = value.mem;
-    Mem b = terms.size() == 1 ? a : terms[i];
-    // A later term must not be overwritten before it is added.
-    Mem target = last ? out : NewMem(desc);
-    for (const Mem& m : {a, b, target}) Touch(m);
-    if (mask) Touch(y);
-    const bool single = terms.size() == 1;
-    WithKernels([&](const auto& kernels, auto type) {
-      using T = decltype(type);
-      Emit(single ? "relu mask"
-           : mask ? "sum, relu mask"
-                  : "sum",
-           [this, kernels, a, b, y, target, n, mask, single] {
-             T* o = target.as<T>();
-             const T *pa = a.as<T>(), *pb = b.as<T>(), *py = y.as<T>();
-             ParallelRanges(n, [=](int64_t begin, int64_t end) {
-               const int64_t count = end - begin;
-               if (single) {
-                 kernels.mask(o + begin, pa + begin, py + begin, count);
-               } else if (mask) {
-                 kernels.add_mask(o + begin, pa + begin, pb + begin, py + begin, count);
-               } else {
-                 kernels.add(o + begin, pa + begin, pb + begin, count);
-               }
-             });
-           });
+  Mem mask = relu ? value.mem : Mem();
+  for (const Mem& term : terms) Touch(term);
+  Touch(mask);
+  Touch(out);
+  WithKernels([&](const auto& kernels, auto type) {
+    using T = decltype(type);
+    Emit(relu ? "sum, relu mask" : "sum", [this, kernels, terms, mask, out, n] {
+      ParallelRanges(n, [&](int64_t begin, int64_t end) {
+        std::vector<const T*> pointers;
+        for (const Mem& term : terms) pointers.push_back(term.as<T>() + begin);
+        kernels.sum(out.as<T>() + begin, pointers.data(), static_cast<int>(pointers.size()),
+                    mask.buffer < 0 ? nullptr : mask.as<T>() + begin, false, end - begin);
+      });
     });
-    sum = target;
-    if (single) break;
-  }
-  value.contributions = {sum};
-  return sum;
+  });
+  value.contributions = {out};
+  return out;
 }
 
 // ---- Parameters.
@@ -530,6 +530,38 @@ void OneDnnEngine::FuseRelus() {
         layer.has_add()) {
       fused_relu_[producer] = true;
       is_fused_[l] = true;
+    }
+  }
+  slice_of_.assign(layers, Slice());
+  concat_outputs_.assign(layers, Mem());
+  norm_of_add_.assign(layers, -1);
+  fused_into_add_.assign(layers, false);
+  for (int l = 0; l < layers; ++l) {
+    const ShapedLayer& shaped = network_.layers[l];
+    if (shaped.layer.has_add() && shaped.inputs.size() == 2) {
+      for (int input : shaped.inputs) {
+        if (input != kDataInput && network_.layers[input].layer.has_batch_norm() &&
+            consumers[input] == 1) {
+          norm_of_add_[l] = input;
+        }
+      }
+      if (norm_of_add_[l] >= 0) fused_into_add_[norm_of_add_[l]] = true;
+    }
+    if (shaped.layer.has_concat()) {
+      bool aligned = true;
+      for (int input : shaped.inputs) {
+        aligned &= input != kDataInput && network_.layers[input].output.channels % 16 == 0;
+      }
+      int64_t channel = 0;
+      for (int input : shaped.inputs) {
+        if (!aligned) break;
+        const int64_t channels = network_.layers[input].output.channels;
+        int producer = is_fused_[input] ? network_.layers[input].inputs[0] : input;
+        if (consumers[input] == 1 && network_.layers[producer].layer.has_batch_norm()) {
+          slice_of_[producer] = {l, channel};
+        }
+        channel += channels;
+      }
     }
   }
 }
@@ -757,6 +789,22 @@ void OneDnnEngine::BuildBatchNorm(int l) {
   if (fused_relu_[l]) flags |= dnnl::normalization_flags::fuse_norm_relu;
   building_ = absl::StrCat("batch norm of ", DimsText(input.dims));
   state.source = input.mem;
+  if (OwnBatchNorm(input.mem)) {
+    const Dims channels = {input.dims[1]}, padded = {(input.dims[1] + 15) / 16 * 16};
+    for (Parameter* parameter : {&WeightOf(l), BiasOf(l)}) {
+      parameter->dims = channels;
+      parameter->master = Plain(channels, DataType::f32);
+    }
+    state.mean = NewMem(Plain(padded, DataType::f32));
+    state.variance = NewMem(Plain(padded, DataType::f32));
+    state.gamma = MasterMem(WeightOf(l), false);
+    state.beta = MasterMem(*BiasOf(l), false);
+    NewOutput(l,
+              slice_of_[l].concat >= 0 ? SliceOfConcat(l, input.dims) : NewMem(input.mem.desc()));
+    if (!fused_into_add_[l]) EmitBatchNorm(l, OutputOf(l).mem, Mem(), fused_relu_[l]);
+    return;
+  }
+  fused_into_add_[l] = false;
   state.batch_norm = dnnl::batch_normalization_forward::primitive_desc(
       dnnl::batch_normalization_forward::desc(prop_kind::forward_training, input.mem.desc(),
                                               epsilon, flags),
@@ -784,12 +832,118 @@ void OneDnnEngine::BuildBatchNorm(int l) {
                 pd.impl_info_str());
 }
 
+// Whether the engine's own kernel does it: the layout that convolutions choose.
+bool OneDnnEngine::OwnBatchNorm(const Mem& source) const {
+  const memory::desc desc = source.desc(), blocked(desc.dims(), type_, Tag::nChw16c);
+  return desc == blocked;
+}
+
+int64_t SampleStride(const Mem& mem) { return mem.desc().data.format_desc.blocking.strides[0]; }
+
+// First element, for views of a part of a tensor.
+template <typename T>
+T* Begin(const Mem& mem) {
+  return mem.as<T>() + mem.desc().data.offset0;
+}
+
+double OneDnnEngine::Epsilon(int l) const {
+  const double epsilon = network_.layers[l].layer.batch_norm().epsilon();
+  return epsilon == 0 ? 1e-5 : epsilon;
+}
+
+void OneDnnEngine::EmitBatchNorm(int l, const Mem& out, const Mem& addend, bool relu) {
+  const LayerState& state = states_[l];
+  const Mem x = state.source, mean = state.mean, inverse = state.variance;
+  const memory gamma = state.gamma.mem, beta = state.beta.mem;
+  const Dims dims = x.desc().dims();
+  BatchNormBlock common = {};
+  common.samples = dims[0];
+  common.pixels = dims[2] * dims[3];
+  common.x_stride = SampleStride(x);
+  common.y_stride = SampleStride(out);
+  common.addend_stride = addend.buffer < 0 ? 0 : SampleStride(addend);
+  common.epsilon = Epsilon(l);
+  common.relu = relu;
+  const int64_t blocks = (dims[1] + 15) / 16;
+  for (const Mem& mem : {x, out, addend, mean, inverse}) Touch(mem);
+  WithKernels([&](const auto& kernels, auto type) {
+    using T = decltype(type);
+    Emit(addend.buffer < 0 ? "batch norm" : "batch norm, add",
+         [this, kernels, common, blocks, x, out, addend, mean, inverse, gamma, beta] {
+#pragma omp parallel for num_threads(threads_)
+           for (int64_t b = 0; b < blocks; ++b) {
+             BatchNormBlock block = common;
+             block.gamma = static_cast<const float*>(gamma.get_data_handle()) + 16 * b;
+             block.beta = static_cast<const float*>(beta.get_data_handle()) + 16 * b;
+             const int64_t first = b * block.pixels * 16;
+             kernels.batch_norm_forward(block, Begin<T>(x) + first, Begin<T>(out) + first,
+                                        addend.buffer < 0 ? nullptr : Begin<T>(addend) + first,
+                                        mean.as<float>() + 16 * b, inverse.as<float>() + 16 * b);
+           }
+         });
+  });
+}
+
+void OneDnnEngine::EmitBatchNormBackward(int l, const Mem& gradient) {
+  const LayerState& state = states_[l];
+  Value& input = InputOf(l);
+  const Mem x = state.source, mean = state.mean, inverse = state.variance;
+  const memory gamma = state.gamma.mem, beta = state.beta.mem;
+  const memory dgamma = MasterMem(WeightOf(l), true).mem, dbeta = MasterMem(*BiasOf(l), true).mem;
+  Mem result = input.needs_gradient ? NewMem(x.desc()) : Mem();
+  const Dims dims = x.desc().dims();
+  BatchNormBlock common = {};
+  common.samples = dims[0];
+  common.pixels = dims[2] * dims[3];
+  common.x_stride = SampleStride(x);
+  common.y_stride = SampleStride(gradient);
+  common.epsilon = Epsilon(l);
+  common.relu = fused_relu_[l];
+  const int64_t blocks = (dims[1] + 15) / 16;
+  for (const Mem& mem : {x, gradient, result, mean, inverse}) Touch(mem);
+  WithKernels([&](const auto& kernels, auto type) {
+    using T = decltype(type);
+    Emit("batch norm", [this, kernels, common, blocks, x, gradient, result, mean, inverse, gamma,
+                        beta, dgamma, dbeta] {
+#pragma omp parallel for num_threads(threads_)
+      for (int64_t b = 0; b < blocks; ++b) {
+        BatchNormBlock block = common;
+        block.gamma = static_cast<const float*>(gamma.get_data_handle()) + 16 * b;
+        block.beta = static_cast<const float*>(beta.get_data_handle()) + 16 * b;
+        const int64_t first = b * block.pixels * 16;
+        kernels.batch_norm_backward(block, Begin<T>(x) + first, Begin<T>(gradient) + first,
+                                    result.buffer < 0 ? nullptr : Begin<T>(result) + first,
+                                    mean.as<float>() + 16 * b, inverse.as<float>() + 16 * b,
+                                    static_cast<float*>(dgamma.get_data_handle()) + 16 * b,
+                                    static_cast<float*>(dbeta.get_data_handle()) + 16 * b);
+      }
+    });
+  });
+  if (input.needs_gradient) Contribute(input, result);
+}
+
+// The part of its concat's output that batch norm `l` writes.
+Mem OneDnnEngine::SliceOfConcat(int l, const Dims& dims) {
+  const Slice& slice = slice_of_[l];
+  Mem& whole = concat_outputs_[slice.concat];
+  if (whole.buffer < 0) {
+    const FeatureShape& shape = network_.layers[slice.concat].output;
+    whole = NewMem(memory::desc({options_.batch, shape.channels, shape.height, shape.width}, type_,
+                                Tag::nChw16c));
+  }
+  return View(whole.desc().submemory_desc(dims, {0, slice.first_channel, 0, 0}), whole.buffer, 0);
+}
+
 void OneDnnEngine::BuildBatchNormBackward(int l) {
   const ShapedLayer& shaped = network_.layers[l];
   LayerState& state = states_[l];
   Value& input = InputOf(l);
   Value& output = OutputOf(l);
   Mem gradient = Gradient(output, false);
+  if (OwnBatchNorm(state.source)) {
+    EmitBatchNormBackward(l, gradient);
+    return;
+  }
   const float epsilon = shaped.layer.batch_norm().epsilon() == 0
                             ? 1e-5f
                             : static_cast<float>(shaped.layer.batch_norm().epsilon());
@@ -966,6 +1120,11 @@ void OneDnnEngine::EmitSlice(const Mem& whole, const Mem& part, int64_t first_ch
 void OneDnnEngine::BuildConcat(int l) {
   const ShapedLayer& shaped = network_.layers[l];
   building_ = absl::StrCat("concat of ", shaped.inputs.size(), " inputs");
+  if (concat_outputs_[l].buffer >= 0) {
+    NewOutput(l, concat_outputs_[l]);
+    EmitSlices(l);
+    return;
+  }
   // Blocked if no block would hold channels of two inputs.
   bool blocked = true;
   for (size_t i = 0; i < shaped.inputs.size(); ++i) {
@@ -974,10 +1133,18 @@ void OneDnnEngine::BuildConcat(int l) {
   const Dims dims = {options_.batch, shaped.output.channels, shaped.output.height,
                      shaped.output.width};
   NewOutput(l, blocked ? memory::desc(dims, type_, Tag::nChw16c) : Plain(dims, type_));
+  EmitSlices(l);
+}
+
+void OneDnnEngine::EmitSlices(int l) {
   int64_t channel = 0;
-  for (size_t i = 0; i < shaped.inputs.size(); ++i) {
-    EmitSlice(OutputOf(l).mem, InputOf(l, i).mem, channel, /*into_whole=*/true);
-    channel += InputOf(l, i).dims[1];
+  for (size_t i = 0; i < network_.layers[l].inputs.size(); ++i) {
+    Value& input = InputOf(l, i);
+    // Batch norms have written their part already.
+    if (input.mem.buffer != OutputOf(l).mem.buffer) {
+      EmitSlice(OutputOf(l).mem, input.mem, channel, /*into_whole=*/true);
+    }
+    channel += input.dims[1];
   }
 }
 
@@ -990,9 +1157,14 @@ void OneDnnEngine::BuildConcatBackward(int l) {
   for (size_t i = 0; i < shaped.inputs.size(); ++i) {
     Value& input = InputOf(l, i);
     if (input.needs_gradient) {
-      Mem part = NewMem(input.mem.desc());
-      EmitSlice(gradient, part, channel, /*into_whole=*/false);
-      Contribute(input, part);
+      if (input.mem.buffer == OutputOf(l).mem.buffer) {
+        // A batch norm reads its part where it lies.
+        Contribute(input, View(input.mem.desc(), gradient.buffer, gradient.offset));
+      } else {
+        Mem part = NewMem(input.mem.desc());
+        EmitSlice(gradient, part, channel, /*into_whole=*/false);
+        Contribute(input, part);
+      }
     }
     channel += input.dims[1];
   }
@@ -1001,6 +1173,15 @@ void OneDnnEngine::BuildConcatBackward(int l) {
 void OneDnnEngine::BuildAdd(int l) {
   const ShapedLayer& shaped = network_.layers[l];
   building_ = absl::StrCat("add of ", DimsText(InputOf(l).dims));
+  if (norm_of_add_[l] >= 0 && fused_into_add_[norm_of_add_[l]]) {
+    // The batch norm before it adds while it writes.
+    const int norm = norm_of_add_[l];
+    const int other = shaped.inputs[0] == norm ? 1 : 0;
+    NewOutput(l, OutputOf(norm).mem.desc());
+    Mem addend = InLayout(InputOf(l, other).mem, OutputOf(norm).mem.desc());
+    EmitBatchNorm(norm, OutputOf(l).mem, addend, fused_relu_[l]);
+    return;
+  }
   const memory::desc desc = InputOf(l).mem.desc();
   std::vector<Mem> terms;
   for (size_t i = 0; i < shaped.inputs.size(); ++i) {
@@ -1016,14 +1197,10 @@ void OneDnnEngine::BuildAdd(int l) {
     using T = decltype(type);
     Emit(relu ? "add, relu" : "add", [this, kernels, terms, out, n, relu] {
       ParallelRanges(n, [&](int64_t begin, int64_t end) {
-        T* o = out.as<T>() + begin;
-        const T* a = terms[0].as<T>() + begin;
-        for (size_t i = 1; i < terms.size(); ++i) {
-          const bool last = i + 1 == terms.size();
-          (relu && last ? kernels.add_relu : kernels.add)(o, a, terms[i].as<T>() + begin,
-                                                          end - begin);
-          a = o;
-        }
+        std::vector<const T*> pointers;
+        for (const Mem& term : terms) pointers.push_back(term.as<T>() + begin);
+        kernels.sum(out.as<T>() + begin, pointers.data(), static_cast<int>(pointers.size()),
+                    nullptr, relu, end - begin);
       });
     });
   });
@@ -1402,6 +1579,9 @@ absl::Status OneDnnEngine::PlanMemory() {
       (static_cast<int64_t>(values_[0].mem.desc().get_size()) + 4095) / 4096 * 4096;
   std::vector<BufferLifetime> lives;
   for (const Buffer& buffer : buffers_) lives.push_back(buffer.life);
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (!buffers_[i].used) lives[i].bytes = 0;
+  }
   lives[values_[0].mem.buffer].bytes = 0;
   const int64_t activation_bytes = PlanArena(lives, cpu_.reuse_memory);
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].life = lives[i];
@@ -1724,6 +1904,12 @@ absl::StatusOr<std::vector<float>> OneDnnEngine::ReadOutput(int layer) const {
   if (fused_relu_[layer]) {
     return absl::FailedPreconditionError(absl::StrCat(
         "layer ", name, ": its output exists only after the ReLU fused into it; read that layer"));
+  }
+  if (fused_into_add_[layer]) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("layer ", name,
+                     ": its output exists only after the addition fused into it; read that "
+                     "layer"));
   }
   const Value& value = values_[value_of_[layer]];
   const BufferLifetime& mine = buffers_[value.mem.buffer].life;
