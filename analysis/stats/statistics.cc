@@ -46,81 +46,115 @@ Runs Cleaned(const Runs& runs) {
   return cleaned;
 }
 
-// Resamples runs, then circular blocks within each.
-class Resampler {
- public:
-  Resampler(Runs runs, uint64_t seed) : runs_(std::move(runs)), random_(seed) {
-    for (const std::vector<double>& run : runs_) {
-      // AutocorrelationTime is 0.5 for independent values; blocks of twice the full correlation.
-      const double length = std::ceil(4 * AutocorrelationTime(run));
-      // At least two blocks, or every resample would be the run itself.
-      const size_t longest = std::max<size_t>(1, run.size() / 2);
-      block_lengths_.push_back(std::min(longest, static_cast<size_t>(std::max(1.0, length))));
-      independent_blocks_ += static_cast<double>(run.size()) / block_lengths_.back();
-    }
-  }
+using Statistic = std::function<double(absl::Span<const double>)>;
 
-  // All values of one resample.
-  void Next(std::vector<double>* values) {
-    values->clear();
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      const size_t pick = random_.Below(runs_.size());
-      const std::vector<double>& run = runs_[pick];
-      for (size_t taken = 0; taken < run.size();) {
-        size_t at = random_.Below(run.size());
-        for (size_t k = 0; k < block_lengths_[pick] && taken < run.size(); ++k, ++taken) {
-          values->push_back(run[at]);
-          at = at + 1 == run.size() ? 0 : at + 1;
-        }
-      }
-    }
-  }
-
-  std::vector<double> All() const {
-    std::vector<double> all;
-    for (const std::vector<double>& run : runs_) all.insert(all.end(), run.begin(), run.end());
-    return all;
-  }
-  bool empty() const { return runs_.empty(); }
-  double independent_blocks() const { return independent_blocks_; }
-
- private:
-  Runs runs_;
-  std::vector<size_t> block_lengths_;
-  double independent_blocks_ = 0;
-  Random random_;
+// Uncertainty of the logarithm of a statistic; no degrees of freedom: unknown.
+struct LogError {
+  double variance = 0;
+  double degrees_of_freedom = 0;
 };
 
-Interval FromResamples(double value, std::vector<double> resampled, double independent_blocks,
-                       double confidence) {
+// Twice tau is the full correlation time (1 for independent values). A short series underestimates
+// it, because its own mean is taken off: to first order by (1 + 2 tau) / count (Marriott and Pope
+// 1954).
+double CorrelationTime(absl::Span<const double> run) {
+  const double measured = 2 * AutocorrelationTime(run);
+  double corrected = measured;
+  for (int i = 0; i < 3; ++i) {
+    corrected = std::min(measured * (1 + 2 * (corrected + 1) / run.size()), run.size() / 2.0);
+  }
+  return std::max(1.0, corrected);
+}
+
+// Block bootstrap within one run.
+LogError ErrorWithin(const std::vector<double>& run, const Statistic& statistic, int resamples,
+                     Random* random) {
+  const size_t count = run.size();
+  if (count < 2) return {};
+  const double wanted = 4 * CorrelationTime(run);
+  const double least = std::min<double>(wanted, count / 5.0);
+  const size_t length = static_cast<size_t>(std::max(1.0, std::ceil(least)));
+  const double blocks = static_cast<double>(count) / length;
+  std::vector<double> values(count);
+  double sum = 0, squares = 0;
+  int used = 0;
+  for (int r = 0; r < resamples; ++r) {
+    for (size_t taken = 0; taken < count;) {
+      size_t at = random->Below(count);
+      for (size_t k = 0; k < length && taken < count; ++k) {
+        values[taken++] = run[at];
+        at = at + 1 == count ? 0 : at + 1;
+      }
+    }
+    const double value = std::log(statistic(values));
+    if (!std::isfinite(value)) continue;
+    sum += value;
+    squares += value * value;
+    ++used;
+  }
+  if (used < 2 || blocks < 2) return {};
+  LogError error;
+  error.variance = std::max(0.0, squares / used - sum / used * (sum / used));
+  // Resampling k blocks is short by (k-1)/k. Blocks shorter than wanted still depend on each other.
+  error.variance *= blocks / (blocks - 1) * std::sqrt(std::max(1.0, wanted / length));
+  // Overlapping blocks tell half as much again as separate ones (Meketon and Schmeiser 1984).
+  error.degrees_of_freedom = std::max(1.0, 1.5 * blocks - 1);
+  return error;
+}
+
+LogError ErrorOf(const Runs& runs, const Statistic& statistic, const BootstrapOptions& options) {
+  if (runs.empty()) return {};
+  Random random(options.seed);
+  std::vector<double> logs;
+  for (const std::vector<double>& run : runs) {
+    const double value = std::log(statistic(run));
+    if (std::isfinite(value)) logs.push_back(value);
+  }
+  const double count = static_cast<double>(logs.size());
+  if (logs.size() != runs.size()) return {};
+  double between = 0;  // Variance of a run's statistic, as the runs show it.
+  const double mean = Mean(logs);
+  for (double value : logs) between += (value - mean) * (value - mean) / std::max(1.0, count - 1);
+  if (runs.size() >= 3) return {between / count, count - 1};
+  std::vector<LogError> within;
+  for (const std::vector<double>& run : runs) {
+    within.push_back(ErrorWithin(run, statistic, options.resamples, &random));
+  }
+  if (runs.size() == 1) return within[0];
+  const bool both_known = within[0].degrees_of_freedom > 0 && within[1].degrees_of_freedom > 0;
+  if (!both_known) return {between / 2, 1};
+  const double inside = (within[0].variance + within[1].variance) / 2;
+  const double inside_freedom = within[0].degrees_of_freedom + within[1].degrees_of_freedom;
+  LogError error;
+  error.variance = (between + inside) / 2;
+  const double total = between + inside;
+  error.degrees_of_freedom =
+      total > 0
+          ? std::max(1.0, total * total / (between * between + inside * inside / inside_freedom))
+          : inside_freedom;
+  return error;
+}
+
+Interval FromLogError(double value, const LogError& error) {
   Interval interval;
   interval.value = value;
-  if (independent_blocks < 2) return interval;
-  const double low = Quantile(resampled, (1 - confidence) / 2);
-  const double high = Quantile(resampled, (1 + confidence) / 2);
-  const int blocks = static_cast<int>(independent_blocks);
-  // A percentile interval of k blocks is short by sqrt((k-1)/k) and ignores that the spread itself
-  // is estimated from k blocks.
-  const double widen =
-      StudentT975(blocks - 1) / 1.959964 * std::sqrt(blocks / std::max(1.0, blocks - 1.0));
-  interval.low = value - widen * std::max(0.0, value - low);
-  interval.high = value + widen * std::max(0.0, high - value);
-  if (value > 0) interval.low = std::max(interval.low, 0.0);
+  if (!std::isfinite(value) || error.degrees_of_freedom < 1) return interval;
+  const double half = StudentT975(error.degrees_of_freedom) * std::sqrt(error.variance);
+  interval.low = value * std::exp(-half);
+  interval.high = value * std::exp(half);
   return interval;
 }
 
-Interval Bootstrap(const Runs& runs, const BootstrapOptions& options,
-                   const std::function<double(absl::Span<const double>)>& statistic) {
-  Resampler resampler(Cleaned(runs), options.seed);
-  if (resampler.empty()) return {};
-  std::vector<double> resampled(options.resamples);
-  std::vector<double> values;
-  for (double& result : resampled) {
-    resampler.Next(&values);
-    result = statistic(values);
-  }
-  return FromResamples(statistic(resampler.All()), std::move(resampled),
-                       resampler.independent_blocks(), options.confidence);
+std::vector<double> AllOf(const Runs& runs) {
+  std::vector<double> all;
+  for (const std::vector<double>& run : runs) all.insert(all.end(), run.begin(), run.end());
+  return all;
+}
+
+Interval IntervalOf(const Runs& runs, const BootstrapOptions& options, const Statistic& statistic) {
+  const Runs cleaned = Cleaned(runs);
+  if (cleaned.empty()) return {};
+  return FromLogError(statistic(AllOf(cleaned)), ErrorOf(cleaned, statistic, options));
 }
 
 double Rate(absl::Span<const double> seconds, double samples_per_iteration) {
@@ -155,39 +189,47 @@ std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold
 }
 
 Interval MedianInterval(const Runs& runs, const BootstrapOptions& options) {
-  return Bootstrap(runs, options, [](absl::Span<const double> values) { return Median(values); });
+  return IntervalOf(runs, options, [](absl::Span<const double> values) { return Median(values); });
 }
 
 Interval ThroughputInterval(const Runs& runs, double samples_per_iteration,
                             const BootstrapOptions& options) {
-  return Bootstrap(runs, options, [samples_per_iteration](absl::Span<const double> seconds) {
+  return IntervalOf(runs, options, [samples_per_iteration](absl::Span<const double> seconds) {
     return Rate(seconds, samples_per_iteration);
   });
 }
 
 Interval SpeedRatioInterval(const Runs& a, double a_samples, const Runs& b, double b_samples,
                             const BootstrapOptions& options) {
-  Resampler resample_a(Cleaned(a), options.seed);
-  Resampler resample_b(Cleaned(b), options.seed ^ 0x5bf03635ULL);
-  if (resample_a.empty() || resample_b.empty()) return {};
-  std::vector<double> resampled(options.resamples);
-  std::vector<double> values_a, values_b;
-  for (double& ratio : resampled) {
-    resample_a.Next(&values_a);
-    resample_b.Next(&values_b);
-    ratio = Rate(values_a, a_samples) / Rate(values_b, b_samples);
+  const Runs cleaned_a = Cleaned(a);
+  const Runs cleaned_b = Cleaned(b);
+  if (cleaned_a.empty() || cleaned_b.empty()) return {};
+  const auto rate = [](absl::Span<const double> seconds) { return Rate(seconds, 1); };
+  const LogError error_a = ErrorOf(cleaned_a, rate, options);
+  const LogError error_b = ErrorOf(cleaned_b, rate, options);
+  LogError error;
+  error.variance = error_a.variance + error_b.variance;
+  if (error_a.degrees_of_freedom >= 1 && error_b.degrees_of_freedom >= 1) {
+    const double squares = error_a.variance * error_a.variance / error_a.degrees_of_freedom +
+                           error_b.variance * error_b.variance / error_b.degrees_of_freedom;
+    error.degrees_of_freedom = squares > 0
+                                   ? error.variance * error.variance / squares
+                                   : error_a.degrees_of_freedom + error_b.degrees_of_freedom;
   }
-  return FromResamples(Rate(resample_a.All(), a_samples) / Rate(resample_b.All(), b_samples),
-                       std::move(resampled),
-                       std::min(resample_a.independent_blocks(), resample_b.independent_blocks()),
-                       options.confidence);
+  return FromLogError(Rate(AllOf(cleaned_a), a_samples) / Rate(AllOf(cleaned_b), b_samples), error);
 }
 
-double StudentT975(int degrees_of_freedom) {
+double StudentT975(double degrees_of_freedom) {
   static constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                       2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131};
-  if (degrees_of_freedom < 1) return kUnknown;
-  if (degrees_of_freedom <= 15) return kTable[degrees_of_freedom - 1];
+  if (!(degrees_of_freedom >= 1)) return kUnknown;
+  if (degrees_of_freedom < 15) {
+    // Linear in the reciprocal of the degrees of freedom between whole ones.
+    const int below = static_cast<int>(degrees_of_freedom);
+    const double share =
+        (1.0 / below - 1.0 / degrees_of_freedom) / (1.0 / below - 1.0 / (below + 1));
+    return (1 - share) * kTable[below - 1] + share * kTable[below];
+  }
   // Cornish-Fisher; off by less than 0.001 here.
   const double z = 1.959964;
   const double nu = degrees_of_freedom;

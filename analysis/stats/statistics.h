@@ -4,10 +4,16 @@
 //   Interval rate = ThroughputInterval({run1_seconds, run2_seconds}, /*samples=*/32);
 //   printf("%g [%g, %g]", rate.value, rate.low, rate.high);
 //
-// Iterations are correlated, so intervals come from a hierarchical bootstrap: whole runs first,
-// then circular blocks of at least twice the integrated autocorrelation time (Kalibera and Jones,
-// ISMM'13; Politis and Romano 1992). Few blocks make percentile intervals too narrow; they are
-// widened by Student's t over the normal quantile for the number of independent blocks.
+// Iterations are correlated and runs differ from each other, so intervals are hierarchical
+// (Kalibera and Jones, ISMM'13), on the logarithm of the statistic:
+// - three or more runs: Student's t on the runs' own statistics. Their spread already holds all
+// that
+//   happens within a run; resampling blocks as well would count that twice.
+// - one run: circular block bootstrap (Politis and Romano 1992) with blocks of four times the full
+//   correlation time, widened by Student's t for the number of independent blocks. It cannot see
+//   what changes between runs.
+// - two runs: the sum of both variances, degrees of freedom after Satterthwaite (1946).
+// Coverage is measured by //tests/benchmarks:prediction_accuracy (rows "95 % intervals").
 //
 // Every function is deterministic (fixed seed) and thread-safe. NaN means "unknown": no value could
 // be computed. Intervals ignore non-finite values of their series. Units are those of the input.
@@ -50,8 +56,7 @@ double ScaledMad(absl::Span<const double> values);
 std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold = 3.5);
 
 struct BootstrapOptions {
-  int resamples = 1000;
-  double confidence = 0.95;
+  int resamples = 400;
   uint64_t seed = 20171122;
 };
 
@@ -61,12 +66,12 @@ Interval MedianInterval(const Runs& runs, const BootstrapOptions& options = {});
 // SC'15).
 Interval ThroughputInterval(const Runs& runs, double samples_per_iteration,
                             const BootstrapOptions& options = {});
-// Throughput of `a` over throughput of `b`, both resampled: above 1, a is faster.
+// Throughput of `a` over throughput of `b`: above 1, a is faster. Welch's degrees of freedom.
 Interval SpeedRatioInterval(const Runs& a, double a_samples, const Runs& b, double b_samples,
                             const BootstrapOptions& options = {});
 
-// Two-sided 97.5 % quantile of Student's t.
-double StudentT975(int degrees_of_freedom);
+// Two-sided 97.5 % quantile of Student's t; NaN below one degree of freedom.
+double StudentT975(double degrees_of_freedom);
 
 }  // namespace paceline
 
