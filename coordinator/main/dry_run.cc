@@ -40,11 +40,10 @@ std::vector<TrialEstimate> EstimateTrials(const std::vector<v1::Trial>& trials, 
       const v1::MeasurementSettings& measurement = trial.measurement();
       const double iteration_seconds = estimate.prediction->iteration_seconds;
       // It stops between the minimum and the maximum, mostly near the minimum.
-      const double least = iteration_seconds * measurement.min_iterations();
-      const double most =
-          std::max(least, std::min(iteration_seconds * measurement.max_iterations(),
-                                   static_cast<double>(measurement.max_measure_seconds())));
-      const double measured = std::min(most, std::max(1.5 * least, 2.0));
+      const double measured =
+          std::min(iteration_seconds * measurement.max_iterations(),
+                   std::max(iteration_seconds * 1.5 * measurement.min_iterations(),
+                            std::min(2.0, measurement.max_measure_seconds())));
       estimate.seconds =
           kSetUpSeconds + iteration_seconds * measurement.min_warmup_iterations() + measured;
     }

@@ -46,6 +46,10 @@ bool AccuracyRow::met() const {
   if (ours.points == 0) return false;
   if (goal_mean.has_value() && !(ours.mean <= *goal_mean)) return false;
   if (goal_max.has_value() && !(ours.max <= *goal_max)) return false;
+  if (goal_coverage.has_value() && !(ours.coverage.value_or(-1) >= goal_coverage->first &&
+                                     *ours.coverage <= goal_coverage->second)) {
+    return false;
+  }
   return true;
 }
 
@@ -63,7 +67,9 @@ std::string AccuracyReport::Table() const {
         100 * row.ours.mean, 100 * row.ours.median, 100 * row.ours.p90, 100 * row.ours.max,
         100 * row.ours.bias, Percent(row.ours.coverage), Percent(row.baseline_constant),
         Percent(row.baseline_ring), Percent(row.baseline_other), Percent(row.goal_mean),
-        row.goal_mean.has_value() || row.goal_max.has_value() ? (row.met() ? "yes" : "NO") : "-",
+        row.goal_mean.has_value() || row.goal_max.has_value() || row.goal_coverage.has_value()
+            ? (row.met() ? "yes" : "NO")
+            : "-",
         row.note.empty() ? "" : absl::StrCat("  ", row.note));
   }
   for (const std::string& what : skipped_) absl::StrAppend(&table, what, "\n");

@@ -9,6 +9,7 @@
 #define PACELINE_TESTS_BENCHMARKS_ACCURACY_ACCURACY_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,8 @@ struct AccuracyRow {
   // Largest mean error allowed (and for any single point, if set).
   absl::optional<double> goal_mean;
   absl::optional<double> goal_max;
+  // Share of points that the intervals must hold: {0.85, 0.97} for 90 % intervals of predictions.
+  absl::optional<std::pair<double, double>> goal_coverage;
   std::string note;
   bool met() const;
 };
