@@ -23,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "analysis/report/report.h"
 #include "coordinator/main/dry_run.h"
 #include "coordinator/main/local_workers.h"
 #include "coordinator/main/progress.h"
@@ -67,14 +68,15 @@ struct Flags {
   std::string tls_key;
   std::string tls_ca;
   bool insecure = false;
+  bool report = true;
   bool version = false;
 };
 
 CommandLine MakeCommandLine(Flags* flags) {
   CommandLine line(
       "coordinator",
-      "runs a benchmark plan: hands its trials to workers, stores what they measure, and says how "
-      "to make the report.",
+      "runs a benchmark plan: hands its trials to workers, stores what they measure, and writes a "
+      "report.",
       {"bazel run coordinator",
        "bazel run coordinator -- --plan=builtin:quick --run_dir=runs/first",
        "bazel run coordinator -- --plan=scaling.textproto --dry_run",
@@ -121,6 +123,9 @@ CommandLine MakeCommandLine(Flags* flags) {
   line.AddBool("insecure", &flags->insecure,
                "Listens beyond loopback without TLS or token, in a network that you trust.",
                "--insecure --listen=10.0.0.1:7400");
+  line.AddBool("report", &flags->report,
+               "Writes RUN_DIR/report at the end of the run (report.html, trials.csv and more).",
+               "--noreport");
   line.AddBool("version", &flags->version, "Prints the version.", "--version");
   return line;
 }
@@ -436,6 +441,22 @@ class Coordinator {
                             : "");
   }
 
+  // The run is stored whatever becomes of its report.
+  void Report() const {
+    const std::string folder = absl::StrCat(run_.dir, "/report");
+    if (flags_.report) {
+      absl::StatusOr<ReportSummary> report = WriteReport({run_.dir}, folder);
+      if (report.ok()) {
+        for (const std::string& headline : report->headlines) absl::PrintF("- %s\n", headline);
+        absl::PrintF("Report: %s\n", report->html_path);
+        return;
+      }
+      absl::FPrintF(stderr, "coordinator: no report: %s\n", report.status().message());
+    }
+    absl::PrintF("Make the report with:\n  bazel run analysis -- report %s --out=%s\n", run_.dir,
+                 folder);
+  }
+
   int Finish() {
     display_.Clear();
     const RunState state = scheduler_->state();
@@ -447,10 +468,7 @@ class Coordinator {
     if (summaries.ok()) absl::PrintF("\n%s\n", FormatSummaries(*summaries));
     absl::PrintF("%d of %d trials done, %d of them failed. Results: %s/run.sqlite\n",
                  status.trials_done(), status.trials_total(), status.trials_failed(), run_.dir);
-    if (status.trials_done() > 0) {
-      absl::PrintF("Make the report with:\n  bazel run analysis -- report %s --out=%s/report\n",
-                   run_.dir, run_.dir);
-    }
+    if (status.trials_done() > 0) Report();
     const bool complete = status.trials_done() == status.trials_total();
     if (!complete) absl::PrintF("Continue the run with:\n%s\n", ResumeCommand());
     std::fflush(stdout);
