@@ -177,6 +177,7 @@ struct Fit {
   std::map<std::string, std::map<int, Interval>> read_per_sample;
   std::map<std::string, std::map<int, Interval>> fetch_per_sample;  // Until the pool delivers.
   std::map<std::string, std::map<int, Interval>> copy_per_sample;
+  std::map<int, Interval> start_overhead;  // By devices.
 };
 
 std::string InputSubject(const v1::Trial& trial) {
@@ -271,6 +272,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   std::map<NetworkKey, std::vector<const MergedTrial*>> by_network;
   std::map<LineKey, std::vector<LinePoint>> messages;
   std::map<std::string, std::map<int, std::vector<Interval>>> reads, fetches, copies;
+  std::map<int, std::vector<Interval>> overheads;
   int cluster = 0;
   for (const MergedTrial* trial : trials) {
     by_network[{trial->trial.network().name(), PrecisionName(trial->trial.precision())}].push_back(
@@ -286,6 +288,14 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
       }
       messages[{kind, trial->devices}].push_back(
           {static_cast<double>(bytes), entry.second, cluster});
+    }
+    const absl::StatusOr<IterationSchedule> schedule = CompileTrial(trial->trial);
+    for (const MergedRepeat& repeat : trial->repeats) {
+      for (const v1::TrialResult& rank : repeat.ranks) {
+        if (!schedule.ok() || rank.trace().empty()) continue;
+        const double overhead = StartOverheadSeconds(*schedule, rank);
+        overheads[trial->devices].push_back({overhead, kUnknown, kUnknown});
+      }
     }
     const double batch = trial->trial.batch_per_device();
     // The phase is busy time of the decoding threads; the operation is how long the schedule waits
@@ -303,6 +313,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   LineFitOptions options;
   options.resamples = resamples;
   for (const auto& kind : messages) fit.lines[kind.first] = FitLine(kind.second, options);
+  for (const auto& at : overheads) fit.start_overhead[at.first] = Pooled(at.second);
   for (const auto& input : reads) {
     for (const auto& at : input.second) {
       fit.read_per_sample[input.first][at.first] = Pooled(at.second);
@@ -366,6 +377,7 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
     return absl::FailedPreconditionError("forward and backward were not timed");
   }
   const Interval* update = Nearest(network.update_seconds, devices);
+  const Interval* overhead = Nearest(fit.start_overhead, devices);
   const Interval* fetch = nullptr;
   const Interval* copy = nullptr;
   const auto fetches = fit.fetch_per_sample.find(InputSubject(trial));
@@ -415,6 +427,8 @@ absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
         }
         cost = line->second.Evaluate(operation.bytes);
       }
+      const bool on_compute = schedule->streams[operation.stream].kind == StreamKind::kCompute;
+      if (on_compute && overhead != nullptr && overhead->known()) cost += overhead->value;
       seconds.push_back(std::isfinite(cost) ? std::max(0.0, cost) : 0);
     }
     absl::StatusOr<Timeline> timeline = Simulate(*schedule, seconds);
@@ -617,6 +631,12 @@ FitResult FitFrameworks(const MergedRuns& runs) {
     for (const auto& network : fit.networks) DescribeNetwork(network.first, network.second, &out);
     for (const auto& line : fit.lines) DescribeLine(line.first, line.second, &out);
     DescribeInputs(fit, &out);
+    for (const auto& at : fit.start_overhead) {
+      AddRow(
+          &out, "start_overhead_seconds", "operation", "", at.first, "s",
+          MakeEstimate(at.second, at.second.known(),
+                       "median gap between operations on the compute stream; range over trials"));
+    }
 
     std::set<std::string> run_ids;
     std::vector<double> errors, signed_errors, noise, held_out_errors;

@@ -1,7 +1,11 @@
 // Schedules of trials, and their simulation with measured operation times.
+#include <algorithm>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -9,6 +13,7 @@
 #include "analysis/fit/fit.h"
 #include "models/networks/network.h"
 #include "models/schedule/compiler.h"
+#include "models/stats/stats.h"
 
 namespace paceline {
 
@@ -16,6 +21,24 @@ absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial) {
   absl::StatusOr<ShapedNetwork> shaped = InferShapes(trial.network());
   if (!shaped.ok()) return shaped.status();
   return CompileSchedule(*shaped, trial.policy(), trial.cluster(), trial.batch_per_device());
+}
+
+double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank) {
+  std::set<std::string> compute;
+  for (const ScheduleStream& stream : schedule.streams) {
+    if (stream.kind == StreamKind::kCompute) compute.insert(stream.name);
+  }
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  for (const v1::OperationSpan& span : rank.trace()) {
+    if (compute.count(span.stream()) > 0) spans.emplace_back(span.begin_ns(), span.end_ns());
+  }
+  std::sort(spans.begin(), spans.end());
+  std::vector<double> gaps;
+  for (size_t i = 1; i < spans.size(); ++i) {
+    gaps.push_back(std::max<int64_t>(0, spans[i].first - spans[i - 1].second) * 1e-9);
+  }
+  // The median, because a few of the gaps are waits.
+  return gaps.empty() ? 0 : Median(gaps);
 }
 
 absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
@@ -28,6 +51,7 @@ absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSche
   if (measured.empty()) {
     return absl::FailedPreconditionError("no operation was timed (the engine reports none)");
   }
+  const double overhead = StartOverheadSeconds(schedule, rank);
   std::vector<double> seconds;
   for (const Operation& operation : schedule.operations) {
     const std::string kind(OperationKindName(operation.kind));
@@ -37,7 +61,8 @@ absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSche
           absl::StrCat("the result lacks times of '", kind, "' (layer ", operation.layer,
                        ", group ", operation.group, "): record_layers off, or another schedule"));
     }
-    seconds.push_back(found->second);
+    const bool on_compute = schedule.streams[operation.stream].kind == StreamKind::kCompute;
+    seconds.push_back(found->second + (on_compute ? overhead : 0));
   }
   return seconds;
 }

@@ -303,13 +303,15 @@ std::string Bottleneck(const MergedTrial& trial) {
 
 std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fit) {
   std::vector<std::string> notes = runs.notes;
-  int without_baseline = 0, thread_change = 0, wide = 0, unconverged = 0, loaded = 0, drifting = 0;
+  int without_baseline = 0, thread_change = 0, wide = 0, unconverged = 0, loaded = 0, drifting = 0,
+      superlinear = 0;
   double worst_clock = 0;
   std::set<std::string> governors;
   for (const MergedTrial& trial : runs.trials) {
     if (!trial.ok) continue;
     if (trial.devices > 1 && !trial.scaling_efficiency.known()) ++without_baseline;
     if (trial.scaling_efficiency.known() && !trial.scaling_note.empty()) ++thread_change;
+    if (trial.scaling_efficiency.low > 1.05) ++superlinear;
     if (!(trial.iteration_seconds.relative_half_width() <= 0.05)) ++wide;
     if (trial.stop_reason == "max_iterations" || trial.stop_reason == "max_seconds") ++unconverged;
     if (trial.other_load > 0.05) ++loaded;
@@ -330,6 +332,10 @@ std::vector<std::string> Limitations(const MergedRuns& runs, const FitResult& fi
   add(thread_change,
       "where one device computed with more threads than each of several: their scaling efficiency "
       "includes the loss of cores.");
+  add(superlinear,
+      "that scale better than ideal: something slowed their measurement on one device down; "
+      "measure "
+      "it again, or with more repeats.");
   add(wide,
       "whose 95 % interval of the median iteration time is wider than \xC2\xB1 5 % or unknown: "
       "raise measurement.max_iterations or repeats.");
