@@ -20,6 +20,7 @@
 #include "tests/benchmarks/accuracy/collectives.h"
 #include "tests/benchmarks/accuracy/contention.h"
 #include "tests/benchmarks/accuracy/intervals.h"
+#include "tests/benchmarks/accuracy/scaling.h"
 #include "tests/benchmarks/benchmark_report.h"
 
 namespace paceline {
@@ -34,6 +35,7 @@ constexpr Area kAreas[] = {
     {"collectives", &EvaluateCollectives},
     {"contention", &EvaluateContention},
     {"intervals", &EvaluateIntervals},
+    {"scaling", &EvaluateScaling},
 };
 
 int Main(int argc, char** argv) {
