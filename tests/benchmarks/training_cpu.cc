@@ -7,7 +7,8 @@
 //   bazel run //tests/benchmarks:training_cpu -- --networks=resnet50_v1.5 --precisions=fp32
 //   bazel run //tests/benchmarks:training_cpu -- --networks=googlenet_bn --profile --pytorch=false
 //
-// Without PyTorch (Debian: python3-torch) the rows come without a reference.
+// Without PyTorch the rows come without a reference. Debian: python3-torch and libopenblas0-openmp
+// (with the reference BLAS, PyTorch needs seconds for the fully connected layers of AlexNet).
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -215,8 +216,8 @@ absl::Status Measure(const std::string& name, const std::string& precision,
       absl::StatusOr<std::unique_ptr<PyTorch>> started = PyTorch::Start(name, precision, mode);
       if (!started.ok()) {
         report.Note(
-            absl::StrCat("No comparison with PyTorch (Debian: apt-get install "
-                         "python3-torch): ",
+            absl::StrCat("No comparison with PyTorch (apt-get install "
+                         "python3-torch libopenblas0-openmp): ",
                          started.status().message()));
         break;
       }
