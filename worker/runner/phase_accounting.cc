@@ -1,6 +1,7 @@
 #include "worker/runner/phase_accounting.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -183,6 +184,8 @@ std::vector<v1::OperationStatistics> SummarizeOperations(
     statistics.set_group(op.group);
     statistics.set_samples(n);
     statistics.set_min_ns(durations_ns.front());
+    statistics.set_mean_ns(std::accumulate(durations_ns.begin(), durations_ns.end(), int64_t{0}) /
+                           static_cast<int64_t>(n));
     statistics.set_median_ns((durations_ns[(n - 1) / 2] + durations_ns[n / 2]) / 2);
     statistics.set_p10_ns(durations_ns[n / 10]);
     statistics.set_p90_ns(durations_ns[n - 1 - n / 10]);

@@ -108,12 +108,15 @@ TEST(PhaseAccountingTest, StatisticsAndTraceNameTheOperations) {
   times.operations = {{0, 90}, {90, 100}, {1000, 1100}, {1100, 1300}, {1305, 1500}, {1500, 1520}};
   IterationTimes slow = Shifted(times, 1000);
   slow.operations[2].end_unix_ns += 50;
+  IterationTimes slowest = Shifted(times, 2000);
+  slowest.operations[2].end_unix_ns += 100;
   const std::vector<std::string> layers = {"conv1"};
-  const auto statistics = SummarizeOperations(schedule, layers, {times, slow}, 0, 2);
+  const auto statistics = SummarizeOperations(schedule, layers, {times, slow, slowest}, 0, 3);
   ASSERT_EQ(statistics.size(), 6u);
   EXPECT_EQ(statistics[2].name(), "forward conv1");
-  EXPECT_EQ(statistics[2].median_ns(), 125);
+  EXPECT_EQ(statistics[2].median_ns(), 150);
   EXPECT_EQ(statistics[2].min_ns(), 100);
+  EXPECT_EQ(statistics[2].mean_ns(), 150);
   EXPECT_EQ(statistics[4].name(), "all_reduce g0");
   const auto trace = TraceIteration(schedule, layers, times);
   EXPECT_EQ(trace[0].begin_ns(), -1000);  // Prefetched.
