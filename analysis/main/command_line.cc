@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/fit/fit.h"
+#include "analysis/main/compare_command.h"
 #include "analysis/merge/merge.h"
 #include "analysis/report/report.h"
 #include "analysis/report/words.h"
@@ -33,7 +34,9 @@ commands:
   replay RUN... [--limit=F]   Simulates every trial's own schedule with its own measured operation
                               times and prints how far that is from the measured iteration. Exits
                               with 1 if one is further off than the limit, or cannot be replayed.
-  help                        This text.
+  compare A B                 What became slower or faster from run A to run B, and in which phase.
+                              Exits with 0, 1 (something slower, or failing now) or 2.
+  help [COMMAND]              This text, or all about one of: compare.
 
 flags:
   --out=DIR     Folder of the report; created if it is missing, files of an earlier report there are
@@ -47,6 +50,15 @@ examples:
   bazel run analysis -- report runs/node-a runs/node-b/run.sqlite --out=merged
   bazel run analysis -- replay paceline_run --limit=0.05
 )";
+
+struct Command {
+  const char* name;
+  int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error);
+};
+// Commands with flags of their own.
+constexpr Command kCommands[] = {
+    {"compare", RunCompare},
+};
 
 int BadUsage(const std::string& problem, std::ostream& error) {
   error << "analysis: " << problem << "\nTry: bazel run analysis -- --help\n";
@@ -103,6 +115,15 @@ int Replay(const std::vector<std::string>& paths, double limit, std::ostream& ou
 }  // namespace
 
 int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& error) {
+  for (const Command& command : kCommands) {
+    if (arguments.empty()) break;
+    if (arguments[0] == command.name) {
+      return command.run({arguments.begin() + 1, arguments.end()}, out, error);
+    }
+    if (arguments.size() == 2 && arguments[0] == "help" && arguments[1] == command.name) {
+      return command.run({"--help"}, out, error);
+    }
+  }
   std::vector<std::string> positional;
   std::string out_dir = "paceline_report";
   double limit = 0.05;
@@ -145,7 +166,7 @@ int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, st
   const std::string command = positional[0];
   if (command != "report" && command != "replay") {
     return BadUsage(absl::StrCat("unknown command '", command, "'",
-                                 DidYouMean(command, {"report", "replay", "help"})),
+                                 DidYouMean(command, {"report", "replay", "compare", "help"})),
                     error);
   }
   std::vector<std::string> runs;

@@ -135,11 +135,14 @@ LogError ErrorOf(const Runs& runs, const Statistic& statistic, const BootstrapOp
   return error;
 }
 
-Interval FromLogError(double value, const LogError& error) {
+Interval FromLogError(double value, const LogError& error, double confidence) {
   Interval interval;
   interval.value = value;
   if (!std::isfinite(value) || error.degrees_of_freedom < 1) return interval;
-  const double half = StudentT975(error.degrees_of_freedom) * std::sqrt(error.variance);
+  const double quantile = confidence == 0.95
+                              ? StudentT975(error.degrees_of_freedom)
+                              : StudentTQuantile(error.degrees_of_freedom, 1 - confidence);
+  const double half = quantile * std::sqrt(error.variance);
   interval.low = value * std::exp(-half);
   interval.high = value * std::exp(half);
   return interval;
@@ -154,7 +157,21 @@ std::vector<double> AllOf(const Runs& runs) {
 Interval IntervalOf(const Runs& runs, const BootstrapOptions& options, const Statistic& statistic) {
   const Runs cleaned = Cleaned(runs);
   if (cleaned.empty()) return {};
-  return FromLogError(statistic(AllOf(cleaned)), ErrorOf(cleaned, statistic, options));
+  return FromLogError(statistic(AllOf(cleaned)), ErrorOf(cleaned, statistic, options),
+                      options.confidence);
+}
+
+// Of the quotient of two independent statistics (Welch).
+LogError RatioError(const LogError& a, const LogError& b) {
+  LogError error;
+  error.variance = a.variance + b.variance;
+  if (a.degrees_of_freedom >= 1 && b.degrees_of_freedom >= 1) {
+    const double squares = a.variance * a.variance / a.degrees_of_freedom +
+                           b.variance * b.variance / b.degrees_of_freedom;
+    error.degrees_of_freedom = squares > 0 ? error.variance * error.variance / squares
+                                           : a.degrees_of_freedom + b.degrees_of_freedom;
+  }
+  return error;
 }
 
 double Rate(absl::Span<const double> seconds, double samples_per_iteration) {
@@ -205,18 +222,21 @@ Interval SpeedRatioInterval(const Runs& a, double a_samples, const Runs& b, doub
   const Runs cleaned_b = Cleaned(b);
   if (cleaned_a.empty() || cleaned_b.empty()) return {};
   const auto rate = [](absl::Span<const double> seconds) { return Rate(seconds, 1); };
-  const LogError error_a = ErrorOf(cleaned_a, rate, options);
-  const LogError error_b = ErrorOf(cleaned_b, rate, options);
-  LogError error;
-  error.variance = error_a.variance + error_b.variance;
-  if (error_a.degrees_of_freedom >= 1 && error_b.degrees_of_freedom >= 1) {
-    const double squares = error_a.variance * error_a.variance / error_a.degrees_of_freedom +
-                           error_b.variance * error_b.variance / error_b.degrees_of_freedom;
-    error.degrees_of_freedom = squares > 0
-                                   ? error.variance * error.variance / squares
-                                   : error_a.degrees_of_freedom + error_b.degrees_of_freedom;
-  }
-  return FromLogError(Rate(AllOf(cleaned_a), a_samples) / Rate(AllOf(cleaned_b), b_samples), error);
+  return FromLogError(
+      Rate(AllOf(cleaned_a), a_samples) / Rate(AllOf(cleaned_b), b_samples),
+      RatioError(ErrorOf(cleaned_a, rate, options), ErrorOf(cleaned_b, rate, options)),
+      options.confidence);
+}
+
+Interval MedianRatioInterval(const Runs& a, const Runs& b, const BootstrapOptions& options) {
+  const Runs cleaned_a = Cleaned(a);
+  const Runs cleaned_b = Cleaned(b);
+  if (cleaned_a.empty() || cleaned_b.empty()) return {};
+  const auto median = [](absl::Span<const double> values) { return Median(values); };
+  return FromLogError(
+      Median(AllOf(cleaned_a)) / Median(AllOf(cleaned_b)),
+      RatioError(ErrorOf(cleaned_a, median, options), ErrorOf(cleaned_b, median, options)),
+      options.confidence);
 }
 
 double StudentT975(double degrees_of_freedom) {
@@ -235,6 +255,37 @@ double StudentT975(double degrees_of_freedom) {
   const double nu = degrees_of_freedom;
   return z + (z * z * z + z) / (4 * nu) +
          (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * nu * nu);
+}
+
+// Hill, "Algorithm 396: Student's t-quantiles", CACM 13 (1970).
+double StudentTQuantile(double degrees_of_freedom, double tail) {
+  const double n = degrees_of_freedom;
+  if (!(n >= 1) || !(tail > 0) || !(tail < 1)) return kUnknown;
+  constexpr double kPi = 3.14159265358979323846;
+  if (n < 1.001) return 1 / std::tan(tail * kPi / 2);
+  if (std::abs(n - 2) < 1e-9) return std::sqrt(2 / (tail * (2 - tail)) - 2);
+  const double a = 1 / (n - 0.5);
+  const double b = 48 / (a * a);
+  double c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
+  const double d = ((94.5 / (b + c) - 3) / b + 1) * std::sqrt(a * kPi / 2) * n;
+  double y = std::pow(d * tail, 2 / n);
+  if (y > 0.05 + a) {
+    // Abramowitz and Stegun 26.2.23: the normal quantile.
+    const double t = std::sqrt(-2 * std::log(tail / 2));
+    const double x = -(t - (2.515517 + 0.802853 * t + 0.010328 * t * t) /
+                               (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t));
+    y = x * x;
+    if (n < 5) c += 0.3 * (n - 4.5) * (x + 0.6);
+    c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c;
+    y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x;
+    y = a * y * y;
+    y = y > 0.002 ? std::expm1(y) : 0.5 * y * y + y;
+  } else {
+    y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) *
+            (n + 1) / (n + 2) +
+        1 / y;
+  }
+  return std::sqrt(n * y);
 }
 
 }  // namespace paceline

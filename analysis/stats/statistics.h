@@ -58,6 +58,7 @@ std::vector<bool> FlagOutliers(absl::Span<const double> values, double threshold
 struct BootstrapOptions {
   int resamples = 400;
   uint64_t seed = 20171122;
+  double confidence = 0.95;  // Of the interval.
 };
 
 // Median of all values of all runs.
@@ -70,8 +71,13 @@ Interval ThroughputInterval(const Runs& runs, double samples_per_iteration,
 Interval SpeedRatioInterval(const Runs& a, double a_samples, const Runs& b, double b_samples,
                             const BootstrapOptions& options = {});
 
+// Median of `a` over median of `b`, for times: above 1, a is slower. Welch's degrees of freedom.
+Interval MedianRatioInterval(const Runs& a, const Runs& b, const BootstrapOptions& options = {});
+
 // Two-sided 97.5 % quantile of Student's t; NaN below one degree of freedom.
 double StudentT975(double degrees_of_freedom);
+// Two-sided: |t| exceeds it with probability `tail` (0.05: as above). Hill's approximation.
+double StudentTQuantile(double degrees_of_freedom, double tail);
 
 }  // namespace paceline
 

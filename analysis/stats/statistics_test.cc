@@ -80,5 +80,25 @@ TEST(StatisticsTest, IsDeterministic) {
   EXPECT_EQ(MedianInterval(runs).low, MedianInterval(runs).low);
 }
 
+TEST(StudentTQuantileTest, AgreesWithTables) {
+  EXPECT_NEAR(StudentTQuantile(2, 0.05), 4.303, 0.01);
+  EXPECT_NEAR(StudentTQuantile(3.5, 0.01), 5.06, 0.2);
+  EXPECT_NEAR(StudentTQuantile(5, 0.002), 5.893, 0.01);
+  EXPECT_NEAR(StudentTQuantile(30, 0.05), 2.042, 0.005);
+  EXPECT_NEAR(StudentTQuantile(10, 0.001), 4.587, 0.01);
+  EXPECT_TRUE(std::isnan(StudentTQuantile(0.5, 0.05)));
+}
+
+TEST(MedianRatioIntervalTest, HoldsTheRatioOfMedians) {
+  const Runs a = {{2.0, 2.1, 2.05}, {2.0, 2.1, 2.1}, {2.05, 2.02, 2.0}};
+  const Runs b = {{1.0, 1.01, 1.02}, {1.0, 1.03, 1.01}, {1.01, 1.02, 1.0}};
+  const Interval ratio = MedianRatioInterval(a, b);
+  EXPECT_NEAR(ratio.value, 2.05 / 1.01, 1e-9);
+  BootstrapOptions strict;
+  strict.confidence = 0.999;
+  EXPECT_LT(MedianRatioInterval(a, b, strict).low, ratio.low);
+  EXPECT_FALSE(MedianRatioInterval(a, {}).known());
+}
+
 }  // namespace
 }  // namespace paceline
