@@ -63,9 +63,12 @@ class GlooCommunicator : public Communicator {
   void DoBroadcast(GlooMesh::Link& link, DeviceSpan span, int root);
   void DoSend(GlooMesh::Link& link, DeviceSpan span, int peer);
   void DoReceive(GlooMesh::Link& link, DeviceSpan span, int peer);
+  int64_t Chunks(int64_t elements) const;
+  DeviceSpan Chunk(DeviceSpan span, int64_t index) const;
 
   const std::unique_ptr<GlooMesh> mesh_;
-  std::vector<float> staging_;  // What arrives to be added.
+  const int64_t chunk_elements_;  // The same on all ranks.
+  std::vector<float> staging_;    // What arrives to be added.
 };
 
 }  // namespace paceline

@@ -16,6 +16,7 @@
 #include <chrono>  // NOLINT(build/c++11)
 #include <cstdint>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -55,6 +57,19 @@ class PairContext : public gloo::Context {
   }
   gloo::transport::Pair* CreatePair(int peer) { return transportContext_->createPair(peer).get(); }
 };
+
+// Asked for, per direction of a connection. The kernel doubles it for its own bookkeeping and caps
+// it (net.core.wmem_max, rmem_max).
+constexpr int kSocketBufferBytes = 1 << 20;
+
+// Sends of 128 KiB run into closed receive windows, and then into the 40 ms of a delayed
+// acknowledgement, unless the receiver's buffer is large from the start (measured 2026-12). But a
+// size that the system caps is worse than the kernel's own growth.
+bool MayEnlargeReceiveBuffers() {
+  std::ifstream file("/proc/sys/net/core/rmem_max");
+  int64_t limit_bytes = 0;
+  return file >> limit_bytes && limit_bytes >= kSocketBufferBytes;
+}
 
 // A peer that vanishes must be an error of writev, not a signal.
 void IgnoreBrokenPipes() {
@@ -140,7 +155,11 @@ void GlooMesh::Link::Receive(int peer, void* data, int64_t bytes) {
 }
 
 GlooMesh::GlooMesh(const RankInfo& info, absl::string_view name)
-    : info_(info), name_(name), pairs_(info.ranks, nullptr), sockets_(info.ranks, -1) {}
+    : info_(info),
+      name_(name),
+      pairs_(info.ranks, nullptr),
+      safe_bytes_(kSocketBufferBytes),
+      sockets_(info.ranks, -1) {}
 
 GlooMesh::~GlooMesh() {
   // Gloo closes with a linger time of zero, which throws away what a slower peer has yet to
@@ -211,7 +230,7 @@ absl::Status GlooMesh::ConnectPairs(RendezvousStore& store) {
   absl::Status adopted = AdoptSockets(own_addresses, peer_addresses);
   if (!adopted.ok()) return adopted;
   // No byte may arrive while a peer's event loop still listens.
-  absl::Status put = store.Put(key("ready", rank(), rank()), "1");
+  absl::Status put = store.Put(key("ready", rank(), rank()), absl::StrCat(safe_bytes_));
   if (!put.ok()) return put;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -221,6 +240,11 @@ absl::Status GlooMesh::ConnectPairs(RendezvousStore& store) {
                           absl::StrCat("rank ", rank(), ": connect ", name_, ": rank ", peer,
                                        " is not ready: ", ready.status().message()));
     }
+    int64_t peer_safe_bytes = 0;
+    if (!absl::SimpleAtoi(*ready, &peer_safe_bytes)) {
+      return absl::InternalError(absl::StrCat("rank ", peer, " sent '", *ready, "', not a size"));
+    }
+    safe_bytes_ = std::min(safe_bytes_, peer_safe_bytes);
   }
   return absl::OkStatus();
 }
@@ -231,6 +255,7 @@ absl::Status GlooMesh::ConnectPairs(RendezvousStore& store) {
 absl::Status GlooMesh::AdoptSockets(const std::vector<std::vector<char>>& own_addresses,
                                     const std::vector<std::vector<char>>& peer_addresses) {
   const std::vector<ConnectedSocket> connected = ConnectedSockets();
+  const bool enlarge = MayEnlargeReceiveBuffers();
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const gloo::transport::tcp::Address own(own_addresses[peer]), other(peer_addresses[peer]);
@@ -246,10 +271,13 @@ absl::Status GlooMesh::AdoptSockets(const std::vector<std::vector<char>>& own_ad
                                               ": cannot find the socket of the connection to rank ",
                                               peer));
     }
-    // The kernel doubles the number for its own bookkeeping and caps it (net.core.wmem_max); what
-    // the peer's receive buffer takes comes on top.
-    const int buffer_bytes = kSafeBytes;
-    setsockopt(sockets_[peer], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
+    setsockopt(sockets_[peer], SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof(int));
+    if (enlarge)
+      setsockopt(sockets_[peer], SOL_SOCKET, SO_RCVBUF, &kSocketBufferBytes, sizeof(int));
+    int granted_bytes = 0;  // Doubled.
+    socklen_t option_bytes = sizeof(granted_bytes);
+    getsockopt(sockets_[peer], SOL_SOCKET, SO_SNDBUF, &granted_bytes, &option_bytes);
+    safe_bytes_ = std::min<int64_t>(safe_bytes_, granted_bytes / 2);
     const timeval timeout = absl::ToTimeval(info_.timeout);
     setsockopt(sockets_[peer], SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     setsockopt(sockets_[peer], SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));

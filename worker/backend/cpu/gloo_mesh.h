@@ -14,7 +14,7 @@
 // us instead of 60; 16 KiB in 20 us instead of 4 ms).
 //
 // A synchronous send blocks while the socket's buffers are full, so two ranks must never send more
-// than kSafeBytes to each other before one of them receives.
+// than safe_bytes() to each other before one of them receives.
 //
 // A failed transfer breaks the mesh: all sockets are shut down, so that peers fail at once rather
 // than at their timeout. A pair is locked while a thread reads from it: use it in one direction at
@@ -51,9 +51,6 @@ namespace paceline {
 
 class GlooMesh {
  public:
-  // Fits into every socket's buffers, whatever the peer does.
-  static constexpr int64_t kSafeBytes = 256 * 1024;
-
   // Connects all ranks. DEADLINE_EXCEEDED or UNAVAILABLE names the rank that did not come.
   static absl::StatusOr<std::unique_ptr<GlooMesh>> Connect(const RankInfo& info,
                                                            absl::string_view name,
@@ -64,6 +61,8 @@ class GlooMesh {
 
   int rank() const { return info_.rank; }
   int size() const { return info_.ranks; }
+  // Fits into every socket's buffers, whatever the peer does. The same on all ranks.
+  int64_t safe_bytes() const { return safe_bytes_; }
 
   // Memory that one peer's messages leave from or arrive in. Valid inside Run.
   class Window {
@@ -124,6 +123,7 @@ class GlooMesh {
   const std::string name_;
   std::shared_ptr<gloo::Context> context_;
   std::vector<gloo::transport::Pair*> pairs_;  // By rank; null for this rank.
+  int64_t safe_bytes_;
   std::vector<int> sockets_;  // Own descriptors of the pairs' sockets, by rank; -1 for none.
   std::atomic<bool> broken_{false};
   Mutex mu_;
