@@ -29,6 +29,9 @@ constexpr double kAssumedLogError = 0.3;
 constexpr double kFromTwoRanksLogError = 0.45;
 constexpr double kNewLinkLogError = 1.0;
 
+// A checked law that misses by more is flagged.
+constexpr double kDoubtfulLogError = 0.15;
+
 bool CrossesHosts(int nodes) { return nodes != 1; }  // 0: every rank has its own.
 
 // Whether `bytes` lies where the curve's last algorithm serves.
@@ -262,16 +265,18 @@ void CollectiveModel::ChooseLaws() {
             CrossesHosts(next.nodes) != between) {
           continue;
         }
+        bool used = false;
         for (const SizePoint& p : next.curve.points()) {
           if (IsLarge(base.curve, p.bytes) != large) continue;
+          used = true;
           for (GrowthLaw law : kLaws) {
             errors[law].push_back(
                 std::abs(std::log(Scale(law, base, p.bytes, next.ranks) / p.seconds)));
           }
         }
+        choice.steps += used;
       }
       if (errors.empty()) continue;
-      choice.verified = true;
       choice.log_error = std::numeric_limits<double>::infinity();
       for (GrowthLaw law : kLaws) {
         double mean = 0;
@@ -458,7 +463,7 @@ CollectivePrediction CollectiveModel::Predict(double bytes, int ranks, int nodes
   const LawChoice& choice = laws_[CrossesHosts(nodes)][IsLarge(base->curve, bytes)];
   prediction.seconds = Scale(choice.law, *base, bytes, ranks);
   prediction.method = absl::StrCat(GrowthLawName(choice.law), " from ", base->ranks, " ranks");
-  if (!choice.verified) {
+  if (choice.steps == 0) {
     // The fitted intercept is only partly paid per message: latency may grow less than the law
     // says.
     prediction.seconds =
@@ -479,11 +484,21 @@ CollectivePrediction CollectiveModel::Predict(double bytes, int ranks, int nodes
     law_error = kFromTwoRanksLogError;
     prediction.flags.push_back(absl::StrFormat(
         "two ranks show nothing of how time grows: measure %.3g bytes over 4 ranks", bytes));
-  } else if (!choice.verified) {
+  } else if (choice.steps == 0) {
     law_error = kAssumedLogError;
     prediction.flags.push_back(absl::StrFormat(
         "growth by %s is assumed, nothing checks it: measure %.3g bytes over %d ranks",
         GrowthLawName(choice.law), bytes, std::min(ranks, 2 * base->ranks)));
+  } else if (choice.steps == 1) {
+    law_error = std::max(law_error, kAssumedLogError);
+    prediction.flags.push_back(absl::StrFormat(
+        "growth by %s fits one step only, nothing checks it: measure %.3g bytes over %d ranks",
+        GrowthLawName(choice.law), bytes, std::min(ranks, 2 * base->ranks)));
+  } else if (choice.log_error_p90 > kDoubtfulLogError) {
+    prediction.flags.push_back(absl::StrFormat(
+        "the best law (%s) misses measured ranks by up to %.0f %%: measure %.3g bytes over %d "
+        "ranks",
+        GrowthLawName(choice.law), 100 * std::expm1(choice.log_error_p90), bytes, ranks));
   } else if (doublings > 2) {
     prediction.flags.push_back(
         absl::StrFormat("%d ranks are %.0f times those measured: measure %.3g bytes over %d ranks",

@@ -77,8 +77,10 @@ struct IdentifiabilityReport {
 // How the law of one range of sizes was chosen.
 struct LawChoice {
   GrowthLaw law = GrowthLaw::kRing;
-  bool verified = false;  // Checked on measurements.
-  double log_error = 0;   // Mean |log error| of the law when checked.
+  // Steps from one measured number of ranks to the next that it was checked on. One step only picks
+  // the law; the second one checks it.
+  int steps = 0;
+  double log_error = 0;   // Mean |log error| of the law over those steps.
   double log_error_p90 = 0;
   double ring_factor_error = 0;  // The same for the baselines.
   double constant_error = 0;

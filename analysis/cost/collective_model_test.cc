@@ -42,7 +42,7 @@ TEST(CollectiveModelTest, RecoversParametersOfARing) {
       CollectiveModel::Fit(Measured(AllReduceAlgorithm::kRing, {4, 8, 16}, 0.01));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->law(true, true).law, GrowthLaw::kRing);
-  EXPECT_TRUE(model->law(true, true).verified);
+  EXPECT_EQ(model->law(true, true).steps, 2);
   const IdentifiabilityReport& report = model->identifiability();
   EXPECT_EQ(report.rank, 2) << report.Text();
   ASSERT_TRUE(report.estimates[0].value.has_value()) << report.Text();
@@ -84,6 +84,12 @@ TEST(CollectiveModelTest, UnknownGrowthIsFlaggedWithTheMeasurementToTake) {
   ASSERT_TRUE(model.ok());
   EXPECT_TRUE(absl::StrContains(Flags(model->Predict(1e6, 8, 8)), "assumed"));
   EXPECT_TRUE(model->Predict(1e6, 4, 4).flags.empty());
+
+  model = CollectiveModel::Fit(Measured(AllReduceAlgorithm::kRing, {4, 8}, 0.01));
+  ASSERT_TRUE(model.ok());
+  p = model->Predict(1e6, 16, 16);
+  EXPECT_TRUE(absl::StrContains(Flags(p), "one step only")) << Flags(p);
+  EXPECT_TRUE(absl::StrContains(Flags(p), "over 16 ranks")) << Flags(p);
 }
 
 TEST(CollectiveModelTest, ANewKindOfLinkIsFlagged) {

@@ -11,8 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "analysis/cost/collective_model.h"
 #include "analysis/cost/size_curve.h"
 #include "analysis/import/collective_measurement.h"
@@ -91,6 +93,48 @@ absl::StatusOr<Clusters> LoadDeepBench(const std::string& dir) {
     }
   }
   return with_one;
+}
+
+// Published lines alpha + beta M of several clusters, as the times they stand for. Some
+// coefficients are products: "1.5*3.2e-10".
+absl::StatusOr<Clusters> LoadPublishedLines(const std::string& dir) {
+  absl::StatusOr<CsvTable> table = CsvTable::Read(absl::StrCat(dir, "/mgwfbp_alpha_beta.csv"));
+  if (!table.ok()) return table.status();
+  Clusters clusters;
+  for (const CsvRow& row : table->rows()) {
+    absl::StatusOr<std::string> repository = row.Text("repo");
+    if (!repository.ok()) return repository.status();
+    absl::StatusOr<std::string> name = row.Text("table");
+    if (!name.ok()) return name.status();
+    absl::StatusOr<int64_t> workers = row.Integer("workers");
+    if (!workers.ok()) return workers.status();
+    // Its rows of 2 and 4 workers repeat those of "56Gbps": two clusters under one name.
+    if (*name == "10Gbps") continue;
+    double coefficients[2] = {1, 1};
+    const char* columns[2] = {"alpha_s", "beta_s_per_byte"};
+    for (int c = 0; c < 2; ++c) {
+      absl::StatusOr<std::string> text = row.Text(columns[c]);
+      if (!text.ok()) return text.status();
+      for (absl::string_view factor : absl::StrSplit(*text, '*')) {
+        double value;
+        if (!absl::SimpleAtod(factor, &value) || value <= 0) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              row.place(), ": ", columns[c], " is \"", *text, "\", expected a product of numbers"));
+        }
+        coefficients[c] *= value;
+      }
+    }
+    for (double bytes = 1 << 14; bytes <= 1 << 27; bytes *= 2) {
+      CollectiveMeasurement m;
+      m.bytes = bytes;
+      m.ranks = m.nodes = static_cast<int>(*workers);
+      m.seconds = coefficients[0] + coefficients[1] * bytes;
+      m.collective = "allreduce";
+      m.place = row.place();
+      clusters[absl::StrCat(*repository, " ", *name)].push_back(std::move(m));
+    }
+  }
+  return clusters;
 }
 
 Measurements Select(const Measurements& from,
@@ -321,6 +365,33 @@ absl::Status EvaluateCollectives(const AccuracyData& data, AccuracyReport& repor
                                             report, &heldout_points);
       if (!status.ok()) return status;
     }
+  }
+  absl::StatusOr<Clusters> lines = LoadPublishedLines(data.data_dir);
+  if (absl::IsNotFound(lines.status())) {
+    report.Skip(absl::StrCat("mgwfbp_alpha_beta.csv: not in ", data.data_dir));
+  } else if (!lines.ok()) {
+    return lines.status();
+  } else {
+    Scored plain, flagged;
+    for (const auto& cluster : *lines) {
+      for (int n = 2; n <= 64; n *= 2) {
+        const Measurements fit =
+            Select(cluster.second, [n](const CollectiveMeasurement& m) { return m.ranks <= n; });
+        const Measurements score = Select(
+            cluster.second, [n](const CollectiveMeasurement& m) { return m.ranks == 2 * n; });
+        if (fit.empty() || score.empty()) continue;
+        absl::Status status = ScoreRanks(fit, score, &plain, &flagged);
+        if (!status.ok()) return status;
+      }
+    }
+    AccuracyRow row = plain.Row(2, "collective, n to 2n, no flag (published lines)", "held out");
+    row.goal_mean = 0.20;
+    if (row.ours.points > 0) report.Add(row);
+    row = flagged.Row(2, "collective, n to 2n, flagged (published lines)", "held out");
+    row.note = "flagged, with the measurement to take";
+    report.Add(row);
+    heldout_points.insert(heldout_points.end(), plain.ours.begin(), plain.ours.end());
+    heldout_points.insert(heldout_points.end(), flagged.ours.begin(), flagged.ours.end());
   }
   if (!heldout_points.empty()) {
     AccuracyRow row;

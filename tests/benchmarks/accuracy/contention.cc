@@ -162,10 +162,10 @@ absl::Status EvaluateContention(const AccuracyData& data, AccuracyReport& report
     }
     AccuracyRow row = MakeRow(in_sample, absl::StrCat("contention (", set.name, ")"), "in-sample");
     row.goal_mean = 0.03;
-    report.Add(row);
+    if (row.ours.points > 0) report.Add(row);
     row = MakeRow(doubled, absl::StrCat("contention, k to 2k jobs (", set.name, ")"), "held out");
     row.goal_mean = 0.12;
-    report.Add(row);
+    if (row.ours.points > 0) report.Add(row);
     heldout_points.insert(heldout_points.end(), doubled.ours.begin(), doubled.ours.end());
     if (!outside.ours.empty()) {
       row = MakeRow(outside, absl::StrCat("contention, other folder (", set.name, ")"), "held out");

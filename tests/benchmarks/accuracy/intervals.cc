@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/import/csv_table.h"
 #include "analysis/stats/statistics.h"
+#include "models/stats/stats.h"
 
 namespace paceline {
 namespace {
@@ -207,6 +208,18 @@ void EvaluateLogs(const std::vector<Series>& logs, const std::string& name,
   }
   report.Add(CoverageRow(
       absl::StrCat("for comparison: iterations as independent", name, ", 5 runs"), naive, false));
+
+  std::vector<PredictedPoint> medians;
+  for (const Series& log : logs) {
+    const double truth = Median(log);
+    for (int trial = 0; trial < kTrials; ++trial) {
+      Runs drawn;
+      for (int r = 0; r < 5; ++r) drawn.push_back(Window(log, kIterations, &random));
+      medians.push_back(Covered(MedianInterval(drawn), truth));
+    }
+  }
+  report.Add(CoverageRow(absl::StrCat("95 % intervals of medians, public logs", name, ", 5 runs"),
+                         medians, true));
 
   // The same log against itself, interleaved as a comparison should be.
   std::vector<PredictedPoint> alarms;
