@@ -416,7 +416,7 @@ v1::FailureSettings ResolveFailure(v1::FailureSettings settings) {
 }
 
 v1::TrainingSettings ResolveTraining(v1::TrainingSettings settings) {
-  if (settings.learning_rate() == 0) settings.set_learning_rate(0.01);
+  if (settings.learning_rate() == 0) settings.set_learning_rate(0.001);
   if (settings.momentum() == 0) settings.set_momentum(0.9);
   if (settings.weight_decay() == 0) settings.set_weight_decay(5e-4);
   if (settings.seed() == 0) settings.set_seed(1);

@@ -73,7 +73,7 @@ TEST(ExpandPlanTest, InterleavesRepeatsAndResolvesDefaults) {
   EXPECT_EQ(trial.engine(), v1::ENGINE_NATIVE);
   EXPECT_TRUE(trial.input().has_synthetic());
   EXPECT_EQ(trial.input().max_corrupt_fraction(), 0.01);
-  EXPECT_EQ(trial.training().learning_rate(), 0.01);
+  EXPECT_EQ(trial.training().learning_rate(), 0.001);
   EXPECT_EQ(trial.training().momentum(), 0.9);
   EXPECT_EQ(trial.training().seed(), 1);
   EXPECT_EQ(trial.measurement().min_warmup_iterations(), 3);
