@@ -9,8 +9,9 @@
 // Two forms, both with two parameters per cluster, schedule and n:
 //   added up    T(n) = T(1) (1 + c) + K bytes
 //   overlapped  T(n) = T(1) + max(0, K bytes - h T(1)),  h: the share of T(1) that hides it
-// The second is used where the schedule overlaps and some network shows that communication matters
-// (a third of T(1) exposed); otherwise h cannot be told from the data.
+// The second is considered where the schedule overlaps and some network shows that communication
+// matters (a third of T(1) exposed); otherwise h cannot be told from the data. With three networks
+// or more, the form that predicts each from the others better is taken.
 //
 // Seconds and bytes. Immutable after creation, so thread-safe.
 #ifndef PACELINE_ANALYSIS_SCALING_NEW_NETWORK_H_
@@ -55,6 +56,8 @@ class NewNetworkModel {
 
  private:
   NewNetworkModel() = default;
+  void FitOverlapped(absl::Span<const NetworkTimes> known);
+  void FitAdded(absl::Span<const NetworkTimes> known);
   double Seconds(double gradient_bytes, double one_device_seconds) const;
 
   bool overlapped_ = false;

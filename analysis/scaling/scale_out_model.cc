@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,7 +26,7 @@ constexpr double kHiddenShare = 0.02;
 // Share of an iteration of computing that is backward: 2 of 3 passes of the same work.
 constexpr double kBackwardShare = 2.0 / 3;
 constexpr int kMinStepsToJudge = 3;
-constexpr int kMinStepsForInterval = 8;
+constexpr size_t kMinStepsForInterval = 8;
 
 double Ring(int n) { return (n - 1.0) / n; }
 double Doublings(int from, int to) { return std::log2(static_cast<double>(to) / from); }
@@ -110,7 +112,13 @@ std::vector<Step> StepsOf(Points points, const ScaleOutSetting& setting,
   return steps;
 }
 
-double TrimmedMean(std::vector<double> values) {
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / values.size();
+}
+
+double TrimmedMean(const std::vector<double>& values) {
   const double low = Quantile(values, 0.1), high = Quantile(values, 0.9);
   double sum = 0;
   for (double value : values) sum += std::min(high, std::max(low, value));
@@ -266,16 +274,22 @@ absl::string_view OverlapScheduleName(OverlapSchedule schedule) {
   return "unknown";
 }
 
-ScaleOutPrior ScaleOutPrior::Default() {
+ScaleOutPrior ScaleOutPrior::Uninformed() {
   ScaleOutPrior prior;
   for (auto& schedule : prior.growth_) {
     for (ScaleOutGrowth& growth : schedule) {
       growth.per_doubling = 0.015;
       growth.message_seconds = 11e-6;
       growth.error_per_doubling = 0.08;
+      growth.error_per_doubling_from_one = 0.15;
     }
     // A network nobody has measured: anything up to several times slower.
-    schedule[static_cast<int>(ScaleOutStep::kFirstHosts)].error_per_doubling = 0.7;
+    ScaleOutGrowth& first_hosts = schedule[static_cast<int>(ScaleOutStep::kFirstHosts)];
+    first_hosts.error_per_doubling = 0.7;
+    first_hosts.error_per_doubling_from_one = 0.7;
+  }
+  for (ScaleOutGrowth& growth : prior.growth_[static_cast<int>(OverlapSchedule::kWaitFree)]) {
+    growth.per_doubling = 0.02;
   }
   for (ScaleOutGrowth& growth :
        prior.growth_[static_cast<int>(OverlapSchedule::kParameterServer)]) {
@@ -284,8 +298,11 @@ ScaleOutPrior ScaleOutPrior::Default() {
   return prior;
 }
 
+ScaleOutPrior ScaleOutPrior::Default() { return Uninformed(); }
+
 absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConfiguration> known) {
-  ScaleOutPrior prior = Default();
+  ScaleOutPrior prior = Uninformed();
+  std::vector<std::vector<ScalePoint>> curves;
   std::map<std::pair<int, int>, std::vector<Step>> cells;
   for (const ScaleOutConfiguration& configuration : known) {
     absl::StatusOr<std::vector<ScalePoint>> points =
@@ -298,46 +315,71 @@ absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConf
       cells[{static_cast<int>(configuration.setting.schedule), static_cast<int>(step.kind())}]
           .push_back(std::move(step));
     }
+    curves.push_back(*std::move(points));
   }
-  // Errors of all schedules together, for cells with too few steps of their own.
-  std::array<std::vector<double>, 3> errors_by_kind;
-  std::map<std::pair<int, int>, std::vector<double>> errors_by_cell;
-  for (auto& [cell, steps] : cells) {
-    ScaleOutGrowth& growth = prior.growth_[cell.first][cell.second];
-    const ScaleOutGrowth unlearned = growth;
-    double own = 0, constant = 0, ring = 0;
-    std::vector<double>& errors = errors_by_cell[cell];
-    for (const Step& step : steps) {
-      ScaleOutGrowth others = unlearned;
-      LearnGrowth(steps, step.cluster, others);
-      const double seconds =
-          PredictSeconds(step.before, step.setting, others, step.kind(), step.to.devices);
-      const double measured = step.to.iteration_seconds;
-      own += std::abs(seconds / measured - 1);
-      constant += std::abs(step.before.back().iteration_seconds / measured - 1);
-      ring += std::abs(RingFactorSeconds(step.before, step.to.devices) / measured - 1);
-      errors.push_back(std::abs(std::log(seconds / measured)) / step.doublings());
+
+  // How well each configuration is predicted with the growth of the other clusters: every later n
+  // from the first ones.
+  struct Errors {
+    std::vector<double> own, constant, ring;     // Relative.
+    std::vector<double> per_doubling, from_one;  // Logarithmic.
+  };
+  std::map<std::pair<int, int>, Errors> errors_by_cell;
+  std::array<Errors, 3> errors_by_kind;
+  std::map<std::tuple<int, int, std::string>, ScaleOutGrowth> without_cluster;
+  for (size_t i = 0; i < known.size(); ++i) {
+    const ScaleOutSetting& setting = known[i].setting;
+    for (size_t first = 1; first < curves[i].size(); ++first) {
+      const Points before = absl::MakeConstSpan(curves[i]).first(first);
+      for (size_t to = first; to < curves[i].size(); ++to) {
+        const ScaleOutStep kind = StepKind(setting, before.back().devices, curves[i][to].devices);
+        const std::pair<int, int> cell(static_cast<int>(setting.schedule), static_cast<int>(kind));
+        const auto [growth, is_new] =
+            without_cluster.try_emplace(std::make_tuple(cell.first, cell.second, known[i].cluster),
+                                        prior.growth_[cell.first][cell.second]);
+        if (is_new) LearnGrowth(cells[cell], &known[i].cluster, growth->second);
+        const int devices = curves[i][to].devices;
+        const double measured = curves[i][to].iteration_seconds;
+        const double seconds = PredictSeconds(before, setting, growth->second, kind, devices);
+        const double log_error =
+            std::abs(std::log(seconds / measured)) / Doublings(before.back().devices, devices);
+        for (Errors* errors : {&errors_by_cell[cell], &errors_by_kind[cell.second]}) {
+          if (first == 1) {
+            errors->from_one.push_back(log_error);
+            continue;
+          }
+          errors->per_doubling.push_back(log_error);
+          errors->own.push_back(std::abs(seconds / measured - 1));
+          errors->constant.push_back(std::abs(before.back().iteration_seconds / measured - 1));
+          errors->ring.push_back(std::abs(RingFactorSeconds(before, devices) / measured - 1));
+        }
+      }
     }
-    errors_by_kind[cell.second].insert(errors_by_kind[cell.second].end(), errors.begin(),
-                                       errors.end());
-    LearnGrowth(steps, nullptr, growth);
-    growth.own_error = own / steps.size();
-    growth.constant_error = constant / steps.size();
-    growth.ring_error = ring / steps.size();
+  }
+  for (const auto& [cell, errors] : errors_by_cell) {
+    ScaleOutGrowth& growth = prior.growth_[cell.first][cell.second];
+    LearnGrowth(cells[cell], nullptr, growth);
+    const Errors& pooled = errors_by_kind[cell.second];
+    // Few steps of its own: those of all schedules.
+    const auto quantile = [](const std::vector<double>& own, const std::vector<double>& all,
+                             double otherwise) {
+      if (own.size() >= kMinStepsForInterval) return ConformalQuantile(own);
+      if (all.size() >= kMinStepsForInterval) return ConformalQuantile(all);
+      return otherwise;
+    };
+    growth.error_per_doubling =
+        quantile(errors.per_doubling, pooled.per_doubling, growth.error_per_doubling);
+    growth.error_per_doubling_from_one =
+        quantile(errors.from_one, pooled.from_one, growth.error_per_doubling_from_one);
+    if (errors.own.empty()) continue;
+    growth.own_error = Mean(errors.own);
+    growth.constant_error = Mean(errors.constant);
+    growth.ring_error = Mean(errors.ring);
     if (growth.clusters >= 2 && growth.steps >= kMinStepsToJudge &&
         growth.own_error > std::min(growth.constant_error, growth.ring_error)) {
       growth.structure = growth.constant_error <= growth.ring_error
                              ? ScaleOutStructure::kConstant
                              : ScaleOutStructure::kRingFactor;
-    }
-  }
-  for (auto& [cell, errors] : errors_by_cell) {
-    ScaleOutGrowth& growth = prior.growth_[cell.first][cell.second];
-    const std::vector<double>& pooled = errors_by_kind[cell.second];
-    if (errors.size() >= kMinStepsForInterval) {
-      growth.error_per_doubling = ConformalQuantile(errors);
-    } else if (pooled.size() >= kMinStepsForInterval) {
-      growth.error_per_doubling = ConformalQuantile(pooled);
     }
   }
   return prior;
@@ -419,7 +461,10 @@ absl::StatusOr<ScaleOutPrediction> ScaleOutModel::Predict(int devices) const {
         growth.steps, growth.clusters, 100 * std::min(growth.constant_error, growth.ring_error),
         100 * growth.own_error);
   }
-  double half_width = growth.error_per_doubling * Doublings(last.devices, devices);
+  const double half_width =
+      Doublings(last.devices, devices) *
+      (points_.size() < 2 ? std::max(growth.error_per_doubling, growth.error_per_doubling_from_one)
+                          : growth.error_per_doubling);
   if (kind == ScaleOutStep::kFirstHosts) {
     if (link_known) {
       prediction.iteration_seconds = FirstHostsSeconds(points_, setting_, devices);

@@ -83,11 +83,13 @@ struct ScaleOutGrowth {
   ScaleOutStructure structure = ScaleOutStructure::kExposedRing;
   double per_doubling = 0;     // Natural logarithm of the growth beyond the structure.
   double message_seconds = 0;  // alpha: start-up of one message on one of the ring's hops.
-  // 90 % of predictions err by less, per doubling (natural logarithm).
+  // 90 % of predictions err by less, per doubling (natural logarithm); and those from one n alone.
   double error_per_doubling = 0;
+  double error_per_doubling_from_one = 0;
   int steps = 0;     // Seen.
   int clusters = 0;  // That took them.
-  // Mean absolute errors per step, each cluster predicted from the others. 0: none seen.
+  // Mean absolute errors of predicting each later n of the same kind from the first ones, each
+  // cluster with the growth of the others. 0: none seen.
   double own_error = 0;
   double constant_error = 0;
   double ring_error = 0;
@@ -99,7 +101,9 @@ class ScaleOutPrior {
   // Rounded values learned from public throughput tables of 2017 to 2022 (TensorFlow, MXNet,
   // PyTorch, Horovod, MG-WFBP, ByteScheduler on 1 to 32 GPUs).
   static ScaleOutPrior Default();
-  // Learns every kind of step that at least two clusters took; the others stay as in Default().
+  // What to believe before any cluster was seen: growth of a percent or two, wide intervals.
+  static ScaleOutPrior Uninformed();
+  // Learns every kind of step that at least two clusters took; the others stay Uninformed().
   // Configurations with bad points (see ScaleOutModel::Fit) are an error that names the cluster.
   static absl::StatusOr<ScaleOutPrior> Learn(absl::Span<const ScaleOutConfiguration> known);
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "analysis/import/csv_table.h"
@@ -202,10 +203,13 @@ void ReadCaffe(Fields& fields, Curves& curves) {
 }
 
 void ReadBcaffe(Fields& fields, Curves& curves) {
-  const std::string method = fields.Text("method");
-  const absl::optional<double> batch = fields.Number("batch"), rate = fields.Number("images_per_s");
+  const std::string method = fields.Text("method"), expression = fields.Text("expression");
+  const absl::optional<double> batch = fields.Number("batch");
   const int nodes = fields.Integer("nodes");
-  if (!batch.has_value() || !rate.has_value()) return;
+  // "74.83*2*2": images per second of a device, devices per node, nodes.
+  double device_rate = 0;
+  if (!absl::SimpleAtod(expression.substr(0, expression.find('*')), &device_rate)) return;
+  if (!batch.has_value() || !(device_rate > 0)) return;
   ScalingCurve curve;
   curve.network = fields.Text("model");
   curve.cluster = "b-caffe";
@@ -215,7 +219,7 @@ void ReadBcaffe(Fields& fields, Curves& curves) {
                                                  : OverlapSchedule::kBulkSynchronous;
   curve.setting.devices_per_host = 1;  // Counted in hosts.
   curve.batch = *batch;
-  curves.Add(absl::StrCat(curve.group, " ", curve.network), curve, nodes, *batch * nodes / *rate);
+  curves.Add(absl::StrCat(curve.group, " ", curve.network), curve, nodes, *batch / device_rate);
 }
 
 struct TableFile {
