@@ -4,9 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "models/stats/stats.h"
 
 namespace paceline {
 namespace {
@@ -28,7 +31,7 @@ double OverlappedSeconds(double seconds_per_byte, double hidden, double bytes, d
 absl::StatusOr<NewNetworkModel> NewNetworkModel::Fit(absl::Span<const NetworkTimes> known,
                                                      OverlapSchedule schedule) {
   std::set<std::string> networks;
-  double most_exposed = 0;
+  std::vector<double> exposed;
   NewNetworkModel model;
   model.smallest_bytes_ = std::numeric_limits<double>::infinity();
   for (const NetworkTimes& times : known) {
@@ -40,7 +43,7 @@ absl::StatusOr<NewNetworkModel> NewNetworkModel::Fit(absl::Span<const NetworkTim
           times.iteration_seconds, ") must all be positive"));
     }
     networks.insert(times.network);
-    most_exposed = std::max(most_exposed, times.iteration_seconds / times.one_device_seconds - 1);
+    exposed.push_back(times.iteration_seconds / times.one_device_seconds - 1);
     model.smallest_bytes_ = std::min(model.smallest_bytes_, times.gradient_bytes);
     model.largest_bytes_ = std::max(model.largest_bytes_, times.gradient_bytes);
   }
@@ -50,55 +53,14 @@ absl::StatusOr<NewNetworkModel> NewNetworkModel::Fit(absl::Span<const NetworkTim
                      " network(s): at least two that differ in gradient bytes are needed on this "
                      "cluster"));
   }
-  model.overlapped_ = schedule != OverlapSchedule::kBulkSynchronous && most_exposed > kOverlapShows;
-  if (model.overlapped_) {
-    // Least absolute log residuals; the best slope for a given h passes through a point.
-    double best = std::numeric_limits<double>::infinity();
-    for (double hidden = 0; hidden <= kMostHidden + 1e-9; hidden += 0.05) {
-      std::vector<double> slopes = {0};
-      for (const NetworkTimes& times : known) {
-        const double alone = times.one_device_seconds;
-        slopes.push_back(std::max(
-            0.0, (times.iteration_seconds - alone + hidden * alone) / times.gradient_bytes));
-      }
-      for (double slope : slopes) {
-        double sum = 0;
-        for (const NetworkTimes& times : known) {
-          sum += std::abs(std::log(
-              OverlappedSeconds(slope, hidden, times.gradient_bytes, times.one_device_seconds) /
-              times.iteration_seconds));
-        }
-        if (sum < best - 1e-12) {
-          best = sum;
-          model.seconds_per_byte_ = slope;
-          model.compute_share_ = hidden;
-        }
-      }
-    }
+  // Of two networks the one that shows it must do.
+  const double shown =
+      networks.size() < 3 ? *std::max_element(exposed.begin(), exposed.end()) : Median(exposed);
+  const bool may_overlap = schedule != OverlapSchedule::kBulkSynchronous && shown > kOverlapShows;
+  if (may_overlap && (networks.size() < 3 || OverlappedPredictsBetter(known, networks))) {
+    model.FitOverlapped(known);
   } else {
-    // Least squares of relative residuals, both parameters at least 0.
-    double aa = 0, ab = 0, bb = 0, ay = 0, by = 0;
-    for (const NetworkTimes& times : known) {
-      const double a = times.one_device_seconds / times.iteration_seconds;
-      const double b = times.gradient_bytes / times.iteration_seconds;
-      const double y = 1 - a;
-      aa += a * a, ab += a * b, bb += b * b, ay += a * y, by += b * y;
-    }
-    const double determinant = aa * bb - ab * ab;
-    double share = -1, slope = -1;
-    if (determinant > 1e-9 * aa * bb) {
-      share = (bb * ay - ab * by) / determinant;
-      slope = (aa * by - ab * ay) / determinant;
-    }
-    if (share < 0 || slope < 0) {
-      // On the border: whichever alone explains more.
-      const double share_alone = std::max(0.0, ay / aa), slope_alone = std::max(0.0, by / bb);
-      const bool use_share = share_alone * ay >= slope_alone * by;
-      share = use_share ? share_alone : 0;
-      slope = use_share ? 0 : slope_alone;
-    }
-    model.compute_share_ = share;
-    model.seconds_per_byte_ = slope;
+    model.FitAdded(known);
   }
   for (const NetworkTimes& times : known) {
     const double seconds = model.Seconds(times.gradient_bytes, times.one_device_seconds);
@@ -106,6 +68,84 @@ absl::StatusOr<NewNetworkModel> NewNetworkModel::Fit(absl::Span<const NetworkTim
         std::max(model.residual_, std::abs(std::log(seconds / times.iteration_seconds)));
   }
   return model;
+}
+
+bool NewNetworkModel::OverlappedPredictsBetter(absl::Span<const NetworkTimes> known,
+                                               const std::set<std::string>& networks) {
+  double overlapped_error = 0, added_error = 0;
+  for (const std::string& left_out : networks) {
+    std::vector<NetworkTimes> others;
+    for (const NetworkTimes& times : known) {
+      if (times.network != left_out) others.push_back(times);
+    }
+    NewNetworkModel overlapped, added;
+    overlapped.FitOverlapped(others);
+    added.FitAdded(others);
+    for (const NetworkTimes& times : known) {
+      if (times.network != left_out) continue;
+      const auto error = [&](const NewNetworkModel& fitted) {
+        return std::abs(std::log(fitted.Seconds(times.gradient_bytes, times.one_device_seconds) /
+                                 times.iteration_seconds));
+      };
+      overlapped_error += error(overlapped);
+      added_error += error(added);
+    }
+  }
+  return overlapped_error < added_error;
+}
+
+void NewNetworkModel::FitOverlapped(absl::Span<const NetworkTimes> known) {
+  overlapped_ = true;
+  // Least absolute log residuals; the best slope for a given h passes through a point.
+  double best = std::numeric_limits<double>::infinity();
+  for (double hidden = 0; hidden <= kMostHidden + 1e-9; hidden += 0.05) {
+    std::vector<double> slopes = {0};
+    for (const NetworkTimes& times : known) {
+      const double alone = times.one_device_seconds;
+      slopes.push_back(
+          std::max(0.0, (times.iteration_seconds - alone + hidden * alone) / times.gradient_bytes));
+    }
+    for (double slope : slopes) {
+      double sum = 0;
+      for (const NetworkTimes& times : known) {
+        sum += std::abs(std::log(
+            OverlappedSeconds(slope, hidden, times.gradient_bytes, times.one_device_seconds) /
+            times.iteration_seconds));
+      }
+      if (sum < best - 1e-12) {
+        best = sum;
+        seconds_per_byte_ = slope;
+        compute_share_ = hidden;
+      }
+    }
+  }
+}
+
+void NewNetworkModel::FitAdded(absl::Span<const NetworkTimes> known) {
+  overlapped_ = false;
+  // Least squares of relative residuals, both parameters at least 0.
+  double aa = 0, ab = 0, bb = 0, ay = 0, by = 0;
+  for (const NetworkTimes& times : known) {
+    const double a = times.one_device_seconds / times.iteration_seconds;
+    const double b = times.gradient_bytes / times.iteration_seconds;
+    const double y = 1 - a;
+    aa += a * a, ab += a * b, bb += b * b, ay += a * y, by += b * y;
+  }
+  const double determinant = aa * bb - ab * ab;
+  double share = -1, slope = -1;
+  if (determinant > 1e-9 * aa * bb) {
+    share = (bb * ay - ab * by) / determinant;
+    slope = (aa * by - ab * ay) / determinant;
+  }
+  if (share < 0 || slope < 0) {
+    // On the border: whichever alone explains more.
+    const double share_alone = std::max(0.0, ay / aa), slope_alone = std::max(0.0, by / bb);
+    const bool use_share = share_alone * ay >= slope_alone * by;
+    share = use_share ? share_alone : 0;
+    slope = use_share ? 0 : slope_alone;
+  }
+  compute_share_ = share;
+  seconds_per_byte_ = slope;
 }
 
 double NewNetworkModel::Seconds(double gradient_bytes, double one_device_seconds) const {

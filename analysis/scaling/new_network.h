@@ -9,14 +9,15 @@
 // Two forms, both with two parameters per cluster, schedule and n:
 //   added up    T(n) = T(1) (1 + c) + K bytes
 //   overlapped  T(n) = T(1) + max(0, K bytes - h T(1)),  h: the share of T(1) that hides it
-// The second is considered where the schedule overlaps and some network shows that communication
-// matters (a third of T(1) exposed); otherwise h cannot be told from the data. With three networks
-// or more, the form that predicts each from the others better is taken.
+// The second is considered where the schedule overlaps and most networks show that communication
+// matters (a third of T(1) exposed): a single slow one may wait for its input instead. Among three
+// networks or more, the form that predicts each from the others better is taken.
 //
 // Seconds and bytes. Immutable after creation, so thread-safe.
 #ifndef PACELINE_ANALYSIS_SCALING_NEW_NETWORK_H_
 #define PACELINE_ANALYSIS_SCALING_NEW_NETWORK_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,9 @@ class NewNetworkModel {
 
  private:
   NewNetworkModel() = default;
+  // Each of `networks` (three or more) from the others.
+  static bool OverlappedPredictsBetter(absl::Span<const NetworkTimes> known,
+                                       const std::set<std::string>& networks);
   void FitOverlapped(absl::Span<const NetworkTimes> known);
   void FitAdded(absl::Span<const NetworkTimes> known);
   double Seconds(double gradient_bytes, double one_device_seconds) const;

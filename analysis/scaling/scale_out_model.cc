@@ -298,7 +298,39 @@ ScaleOutPrior ScaleOutPrior::Uninformed() {
   return prior;
 }
 
-ScaleOutPrior ScaleOutPrior::Default() { return Uninformed(); }
+ScaleOutPrior ScaleOutPrior::Default() {
+  // Learn() of the public tables, rounded. Steps that fewer than two clusters took stay uninformed.
+  struct Learned {
+    OverlapSchedule schedule;
+    ScaleOutStep step;
+    ScaleOutStructure structure;
+    double per_doubling, message_seconds, error_per_doubling, error_per_doubling_from_one;
+  };
+  constexpr ScaleOutStructure kExposed = ScaleOutStructure::kExposedRing;
+  static constexpr Learned kLearned[] = {
+      {OverlapSchedule::kBulkSynchronous, ScaleOutStep::kMoreHosts, kExposed, 0.014, 0, 0.055,
+       0.15},
+      {OverlapSchedule::kWaitFree, ScaleOutStep::kWithinHost, kExposed, 0.04, 0, 0.13, 0.23},
+      {OverlapSchedule::kWaitFree, ScaleOutStep::kMoreHosts, kExposed, 0.057, 10e-6, 0.085, 0.15},
+      {OverlapSchedule::kBucketed, ScaleOutStep::kWithinHost, kExposed, 0.003, 0, 0.03, 0.56},
+      {OverlapSchedule::kBucketed, ScaleOutStep::kMoreHosts, kExposed, 0.032, 0, 0.07, 0.15},
+      {OverlapSchedule::kParameterServer, ScaleOutStep::kWithinHost, kExposed, 0.008, 0, 0.06,
+       0.11},
+      {OverlapSchedule::kParameterServer, ScaleOutStep::kMoreHosts, ScaleOutStructure::kConstant, 0,
+       0, 0.10, 0.15},
+  };
+  ScaleOutPrior prior = Uninformed();
+  for (const Learned& learned : kLearned) {
+    ScaleOutGrowth& growth =
+        prior.growth_[static_cast<int>(learned.schedule)][static_cast<int>(learned.step)];
+    growth.structure = learned.structure;
+    growth.per_doubling = learned.per_doubling;
+    growth.message_seconds = learned.message_seconds;
+    growth.error_per_doubling = learned.error_per_doubling;
+    growth.error_per_doubling_from_one = learned.error_per_doubling_from_one;
+  }
+  return prior;
+}
 
 absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConfiguration> known) {
   ScaleOutPrior prior = Uninformed();
@@ -337,7 +369,9 @@ absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConf
         const auto [growth, is_new] =
             without_cluster.try_emplace(std::make_tuple(cell.first, cell.second, known[i].cluster),
                                         prior.growth_[cell.first][cell.second]);
-        if (is_new) LearnGrowth(cells[cell], &known[i].cluster, growth->second);
+        if (is_new && kind != ScaleOutStep::kFirstHosts) {
+          LearnGrowth(cells[cell], &known[i].cluster, growth->second);
+        }
         const int devices = curves[i][to].devices;
         const double measured = curves[i][to].iteration_seconds;
         const double seconds = PredictSeconds(before, setting, growth->second, kind, devices);
@@ -358,7 +392,10 @@ absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConf
   }
   for (const auto& [cell, errors] : errors_by_cell) {
     ScaleOutGrowth& growth = prior.growth_[cell.first][cell.second];
-    LearnGrowth(cells[cell], nullptr, growth);
+    // The first step to several hosts shows the link between them, which no other cluster knows:
+    // only how far predictions err is learned.
+    const bool first_hosts = cell.second == static_cast<int>(ScaleOutStep::kFirstHosts);
+    if (!first_hosts) LearnGrowth(cells[cell], nullptr, growth);
     const Errors& pooled = errors_by_kind[cell.second];
     // Few steps of its own: those of all schedules.
     const auto quantile = [](const std::vector<double>& own, const std::vector<double>& all,
@@ -443,8 +480,15 @@ absl::StatusOr<ScaleOutPrediction> ScaleOutModel::Predict(int devices) const {
         Doublings(below->devices, devices) / Doublings(below->devices, above->devices);
     prediction.iteration_seconds = std::exp((1 - share) * std::log(below->iteration_seconds) +
                                             share * std::log(above->iteration_seconds));
-    prediction.low_seconds = std::min(below->iteration_seconds, above->iteration_seconds);
-    prediction.high_seconds = std::max(below->iteration_seconds, above->iteration_seconds);
+    // Half a step's error beyond the neighbours.
+    const double beyond =
+        prior_.growth(setting_.schedule, StepKind(setting_, below->devices, above->devices))
+            .error_per_doubling /
+        2;
+    prediction.low_seconds =
+        std::min(below->iteration_seconds, above->iteration_seconds) * std::exp(-beyond);
+    prediction.high_seconds =
+        std::max(below->iteration_seconds, above->iteration_seconds) * std::exp(beyond);
     prediction.structure = "interpolated";
     return prediction;
   }
@@ -455,11 +499,15 @@ absl::StatusOr<ScaleOutPrediction> ScaleOutModel::Predict(int devices) const {
   prediction.structure = StructureName(growth.structure);
   prediction.iteration_seconds = PredictSeconds(points_, setting_, growth, kind, devices);
   if (growth.structure != ScaleOutStructure::kExposedRing) {
-    prediction.note = absl::StrFormat(
-        "fell back to the baseline: on %d steps of %d clusters it erred by %.1f %%, the model by "
-        "%.1f %%",
-        growth.steps, growth.clusters, 100 * std::min(growth.constant_error, growth.ring_error),
-        100 * growth.own_error);
+    prediction.note =
+        growth.steps == 0
+            ? "fell back to the baseline: on the public tables it errs less than the model"
+            : absl::StrFormat(
+                  "fell back to the baseline: on %d steps of %d clusters it erred by %.1f %%, the "
+                  "model by "
+                  "%.1f %%",
+                  growth.steps, growth.clusters,
+                  100 * std::min(growth.constant_error, growth.ring_error), 100 * growth.own_error);
   }
   const double half_width =
       Doublings(last.devices, devices) *

@@ -95,7 +95,7 @@ TEST(ScaleOutModelTest, OneClustersHabitIsNoExperience) {
   ASSERT_TRUE(prior.ok());
   EXPECT_EQ(
       prior->growth(OverlapSchedule::kBulkSynchronous, ScaleOutStep::kWithinHost).per_doubling,
-      ScaleOutPrior::Default()
+      ScaleOutPrior::Uninformed()
           .growth(OverlapSchedule::kBulkSynchronous, ScaleOutStep::kWithinHost)
           .per_doubling);
 }
@@ -185,6 +185,26 @@ TEST(ScaleOutModelTest, FlagsFarExtrapolation) {
   EXPECT_TRUE(model->Predict(16)->identified);
   EXPECT_FALSE(model->Predict(64)->identified);
   EXPECT_THAT(model->Predict(64)->note, HasSubstr("measure 32 devices"));
+}
+
+TEST(ScaleOutModelTest, FirstStepAcrossHostsIsNotLearnedFromOtherNetworks) {
+  // Two clusters with slow links say nothing about the link of a third.
+  std::vector<ScaleOutConfiguration> known(6);
+  for (size_t i = 0; i < known.size(); ++i) {
+    known[i].cluster = absl::StrCat("slow ", i % 2);
+    known[i].setting = Setting(OverlapSchedule::kBulkSynchronous, 2);
+    known[i].points = {{1, 0.1}, {2, 0.11}, {4, 0.3}, {8, 0.35}};
+  }
+  absl::StatusOr<ScaleOutPrior> prior = ScaleOutPrior::Learn(known);
+  ASSERT_TRUE(prior.ok());
+  absl::StatusOr<ScaleOutModel> model = ScaleOutModel::Fit(
+      {{1, 0.1}, {2, 0.11}}, Setting(OverlapSchedule::kBulkSynchronous, 2), *prior);
+  ASSERT_TRUE(model.ok());
+  absl::StatusOr<ScaleOutPrediction> prediction = model->Predict(4);
+  ASSERT_TRUE(prediction.ok());
+  EXPECT_LT(prediction->iteration_seconds, 0.13);
+  EXPECT_FALSE(prediction->identified);
+  EXPECT_GT(prediction->high_seconds, 0.2);
 }
 
 TEST(ScaleOutModelTest, RepeatsCountWithTheirMedianAndSpread) {

@@ -569,8 +569,10 @@ absl::Status EvaluateScaling(const AccuracyData& data, AccuracyReport& report) {
 
     AddScaleOutRows(cases, split, report);
     AccuracyRow row = Row(6, "new network, known cluster, T(1) given", split, networks);
-    row.goal_mean = 0.12;
-    row.goal_max = kLargestError;
+    if (!networks.empty()) {
+      row.goal_mean = 0.12;
+      row.goal_max = kLargestError;
+    }
     row.baseline_other = row.baseline_ring;
     row.baseline_ring.reset();
     row.note = absl::StrCat("other: the others' mean slow-down; ", row.note);
