@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/fit/fit.h"
 #include "analysis/main/compare_command.h"
+#include "analysis/main/predict_command.h"
 #include "analysis/merge/merge.h"
 #include "analysis/report/report.h"
 #include "analysis/report/words.h"
@@ -36,7 +37,9 @@ commands:
                               with 1 if one is further off than the limit, or cannot be replayed.
   compare A B                 What became slower or faster from run A to run B, and in which phase.
                               Exits with 0, 1 (something slower, or failing now) or 2.
-  help [COMMAND]              This text, or all about one of: compare.
+  predict --from RUN... ...   Time, throughput, efficiency and memory of configurations that were not
+                              measured, with 90 % intervals.
+  help [COMMAND]              This text, or all about one of: compare, predict.
 
 flags:
   --out=DIR     Folder of the report; created if it is missing, files of an earlier report there are
@@ -58,6 +61,7 @@ struct Command {
 // Commands with flags of their own.
 constexpr Command kCommands[] = {
     {"compare", RunCompare},
+    {"predict", RunPredict},
 };
 
 int BadUsage(const std::string& problem, std::ostream& error) {
@@ -165,9 +169,10 @@ int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, st
   }
   const std::string command = positional[0];
   if (command != "report" && command != "replay") {
-    return BadUsage(absl::StrCat("unknown command '", command, "'",
-                                 DidYouMean(command, {"report", "replay", "compare", "help"})),
-                    error);
+    return BadUsage(
+        absl::StrCat("unknown command '", command, "'",
+                     DidYouMean(command, {"report", "replay", "compare", "predict", "help"})),
+        error);
   }
   std::vector<std::string> runs;
   for (size_t i = 1; i < positional.size(); ++i) runs.push_back(ResolveUserPath(positional[i]));
