@@ -80,7 +80,7 @@ struct LawChoice {
   // Steps from one measured number of ranks to the next that it was checked on. One step only picks
   // the law; the second one checks it.
   int steps = 0;
-  double log_error = 0;   // Mean |log error| of the law over those steps.
+  double log_error = 0;  // Mean |log error| of the law over those steps.
   double log_error_p90 = 0;
   double ring_factor_error = 0;  // The same for the baselines.
   double constant_error = 0;

@@ -73,13 +73,13 @@ FitResult FitFrameworks(const MergedRuns& runs);
 // The schedule a trial executed, compiled again.
 absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial);
 
-// Time between the end of an operation on the compute stream and the begin of the next, where neither
-// waits: the median gap of the recorded iteration. 0 without a trace. It matters for small networks,
-// whose operations take tens of microseconds.
+// Time between the end of an operation on the compute stream and the begin of the next, where
+// neither waits: the median gap of the recorded iteration. 0 without a trace. It matters for small
+// networks, whose operations take tens of microseconds.
 double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank);
 
-// Duration of every operation of `schedule` as `rank` measured it, the start overhead included. FAILED_PRECONDITION if the
-// result holds no statistics of an operation that takes time.
+// Duration of every operation of `schedule` as `rank` measured it, the start overhead included.
+// FAILED_PRECONDITION if the result holds no statistics of an operation that takes time.
 absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
                                                              const v1::TrialResult& rank);
 

@@ -196,7 +196,7 @@ double PredictSeconds(Points points, const ScaleOutSetting& setting, const Scale
 }
 
 // 0.9 quantile with the correction for few values (split conformal prediction).
-double ConformalQuantile(std::vector<double> values) {
+double ConformalQuantile(const std::vector<double>& values) {
   const double level = 0.9 * (values.size() + 1.0) / values.size();
   return Quantile(values, std::min(1.0, level));
 }

@@ -61,8 +61,8 @@ struct BootstrapOptions {
   double confidence = 0.95;  // Of the interval.
 };
 
-// Median of all values of all runs. From four runs on, the interval also holds what a bootstrap over
-// runs gives: where iterations take one of two times, the median of all jumps between them.
+// Median of all values of all runs. From four runs on, the interval also holds what a bootstrap
+// over runs gives: where iterations take one of two times, the median of all jumps between them.
 Interval MedianInterval(const Runs& runs, const BootstrapOptions& options = {});
 // samples_per_iteration * iterations / total time: never a mean of rates (Hoefler and Belli,
 // SC'15).

@@ -1,6 +1,7 @@
 #include "coordinator/main/progress.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,7 +17,7 @@ constexpr absl::Duration kPlainInterval = absl::Seconds(30);
 }  // namespace
 
 std::string FormatBar(double share, int width) {
-  const int done = std::min(width, std::max(0, static_cast<int>(share * width + 0.5)));
+  const int done = std::min(width, std::max(0, static_cast<int>(std::lround(share * width))));
   return absl::StrCat("[", std::string(done, '#'), std::string(width - done, '.'), "]");
 }
 

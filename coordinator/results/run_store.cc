@@ -196,8 +196,8 @@ absl::Status DatabaseError(sqlite3* db, const std::string& path, absl::string_vi
 class Statement {
  public:
   Statement() = default;
-  Statement(Statement&& other) : statement_(std::exchange(other.statement_, nullptr)) {}
-  Statement& operator=(Statement&& other) {
+  Statement(Statement&& other) noexcept : statement_(std::exchange(other.statement_, nullptr)) {}
+  Statement& operator=(Statement&& other) noexcept {
     std::swap(statement_, other.statement_);
     return *this;
   }

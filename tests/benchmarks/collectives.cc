@@ -276,7 +276,7 @@ int Main() {
   BenchmarkReport report("collectives");
   std::vector<std::pair<std::string, std::vector<double>>> measured;
   const std::vector<std::string> operations = {"all-reduce", "broadcast", "reduce"};
-  const std::vector<int> all_cores = AvailableCores();
+  const std::vector<int>& all_cores = AvailableCores();
   PinThisThread(ShareOfCores(all_cores, rank, kRanks)).IgnoreError();
   {
     Rank self(rank, folder);

@@ -131,7 +131,7 @@ std::vector<ConnectedSocket> ConnectedSockets() {
 
 GlooMesh::Window::Window(std::unique_ptr<gloo::transport::Buffer> buffer)
     : buffer_(std::move(buffer)) {}
-GlooMesh::Window::Window(Window&&) = default;
+GlooMesh::Window::Window(Window&&) noexcept = default;
 GlooMesh::Window::~Window() = default;
 void GlooMesh::Window::Send(int64_t offset, int64_t bytes, int64_t peer_offset) {
   buffer_->send(offset, bytes, peer_offset);

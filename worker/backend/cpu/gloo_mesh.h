@@ -68,7 +68,7 @@ class GlooMesh {
   class Window {
    public:
     explicit Window(std::unique_ptr<gloo::transport::Buffer> buffer);
-    Window(Window&&);
+    Window(Window&&) noexcept;
     ~Window();
     // Blocks until the bytes are in the socket's buffer. They arrive at `peer_offset` of the peer's
     // receiving window of the same slot.

@@ -211,8 +211,8 @@ class OneDnnEngine : public LayerEngine {
   void Emit(std::string name, std::function<void()> run) {
     (*emit_to_)[emit_layer_].push_back({emit_layer_, std::move(name), std::move(run)});
   }
-  void EmitPrimitive(std::string what, const dnnl::primitive& primitive,
-                     std::vector<std::pair<int, Mem>> args, const memory::desc& scratchpad,
+  void EmitPrimitive(const std::string& what, const dnnl::primitive& primitive,
+                     const std::vector<std::pair<int, Mem>>& args, const memory::desc& scratchpad,
                      const std::string& implementation);
   void EmitSlice(const Mem& whole, const Mem& part, int64_t first_channel, bool into_whole);
   void EmitSlices(int l);
@@ -380,8 +380,8 @@ void OneDnnEngine::Touch(const Mem& mem) {
   buffer.life.last_step = std::max(buffer.life.last_step, now_);
 }
 
-void OneDnnEngine::EmitPrimitive(std::string what, const dnnl::primitive& primitive,
-                                 std::vector<std::pair<int, Mem>> args,
+void OneDnnEngine::EmitPrimitive(const std::string& what, const dnnl::primitive& primitive,
+                                 const std::vector<std::pair<int, Mem>>& args,
                                  const memory::desc& scratchpad,
                                  const std::string& implementation) {
   std::unordered_map<int, memory> by_index;
