@@ -126,8 +126,9 @@ absl::Status HostParameterServer::Connect(const IterationSchedule& schedule, abs
   if (info_.ranks == 1) return absl::OkStatus();
   const auto connect = [&](std::unique_ptr<GlooMesh>& mesh, absl::string_view what) {
     auto connected = GlooMesh::Connect(info_, absl::StrCat(name, "/", what), store);
-    if (connected.ok()) mesh = *std::move(connected);
-    return connected.status();
+    if (!connected.ok()) return connected.status();
+    mesh = *std::move(connected);
+    return absl::OkStatus();
   };
   absl::Status status = connect(push_meshes_[0], "push_down");
   if (status.ok()) status = connect(reply_meshes_[1], "reply_up");
