@@ -156,13 +156,20 @@ absl::Status CasesWithin(const std::vector<ScalingCurve>& curves,
 // are not scored.
 absl::Status CasesHeldOut(const std::vector<ScalingCurve>& curves,
                           const std::vector<ScalingCurve>& held_out,
-                          std::vector<ScaleOutCase>& cases) {
+                          std::vector<ScaleOutCase>& cases, AccuracyReport& report) {
   absl::StatusOr<ScaleOutPrior> prior = LearnWithout(curves, "");
   if (!prior.ok()) return prior.status();
   for (const ScalingCurve& curve : held_out) {
     const auto known = std::find_if(curves.begin(), curves.end(),
                                     [&](const ScalingCurve& c) { return c.key == curve.key; });
-    if (known == curves.end()) continue;  // A new network: target 6.
+    if (known == curves.end()) {
+      if (std::none_of(curves.begin(), curves.end(),
+                       [&](const ScalingCurve& c) { return c.group == curve.group; })) {
+        report.Skip(absl::StrCat(curve.key, ": nothing of this cluster and method to fit, its ",
+                                 curve.seconds.size(), " held-out rows are not scored"));
+      }
+      continue;  // Otherwise a new network: target 6.
+    }
     const int largest = known->seconds.rbegin()->first;
     for (const auto& [devices, measured] : curve.seconds) {
       if (known->seconds.count(devices) > 0) continue;
@@ -243,6 +250,8 @@ void AddScaleOutRows(const std::vector<ScaleOutCase>& cases, const std::string& 
                           split, flagged);
     report.Add(std::move(row));
   }
+  const std::vector<Scored> far = select(4, 1e9, false, nullptr);
+  if (!far.empty()) report.Add(Row(0, "scale-out beyond 4n, flagged", split, far));
 }
 
 // Target 6. Each network of a group from the others of the group at the same n; the network's own
@@ -560,7 +569,7 @@ absl::Status EvaluateScaling(const AccuracyData& data, AccuracyReport& report) {
     if (folder && data.heldout_dir.empty()) continue;
     const std::string split = folder ? "folder" : "held out";
     std::vector<ScaleOutCase> cases;
-    status = folder ? CasesHeldOut(*curves, held_out, cases) : CasesWithin(*curves, cases);
+    status = folder ? CasesHeldOut(*curves, held_out, cases, report) : CasesWithin(*curves, cases);
     if (!status.ok()) return status;
     std::vector<Scored> networks;
     status = NewNetworkCases(*curves, folder ? &held_out : nullptr, networks);
