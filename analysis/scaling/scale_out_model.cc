@@ -308,16 +308,15 @@ ScaleOutPrior ScaleOutPrior::Default() {
   };
   constexpr ScaleOutStructure kExposed = ScaleOutStructure::kExposedRing;
   static constexpr Learned kLearned[] = {
-      {OverlapSchedule::kBulkSynchronous, ScaleOutStep::kMoreHosts, kExposed, 0.014, 0, 0.055,
-       0.15},
-      {OverlapSchedule::kWaitFree, ScaleOutStep::kWithinHost, kExposed, 0.04, 0, 0.13, 0.23},
-      {OverlapSchedule::kWaitFree, ScaleOutStep::kMoreHosts, kExposed, 0.057, 10e-6, 0.085, 0.15},
-      {OverlapSchedule::kBucketed, ScaleOutStep::kWithinHost, kExposed, 0.003, 0, 0.03, 0.56},
-      {OverlapSchedule::kBucketed, ScaleOutStep::kMoreHosts, kExposed, 0.032, 0, 0.07, 0.15},
-      {OverlapSchedule::kParameterServer, ScaleOutStep::kWithinHost, kExposed, 0.008, 0, 0.06,
-       0.11},
+      {OverlapSchedule::kBulkSynchronous, ScaleOutStep::kMoreHosts, kExposed, 0.014, 0, 0.07, 0.19},
+      {OverlapSchedule::kWaitFree, ScaleOutStep::kWithinHost, kExposed, 0.04, 0, 0.19, 0.35},
+      {OverlapSchedule::kWaitFree, ScaleOutStep::kMoreHosts, kExposed, 0.057, 10e-6, 0.11, 0.19},
+      {OverlapSchedule::kBucketed, ScaleOutStep::kWithinHost, kExposed, 0.003, 0, 0.04, 0.7},
+      {OverlapSchedule::kBucketed, ScaleOutStep::kMoreHosts, kExposed, 0.032, 0, 0.09, 0.19},
+      {OverlapSchedule::kParameterServer, ScaleOutStep::kWithinHost, kExposed, 0.008, 0, 0.07,
+       0.13},
       {OverlapSchedule::kParameterServer, ScaleOutStep::kMoreHosts, ScaleOutStructure::kConstant, 0,
-       0, 0.10, 0.15},
+       0, 0.12, 0.19},
   };
   ScaleOutPrior prior = Uninformed();
   for (const Learned& learned : kLearned) {
@@ -404,10 +403,12 @@ absl::StatusOr<ScaleOutPrior> ScaleOutPrior::Learn(absl::Span<const ScaleOutConf
       if (all.size() >= kMinStepsForInterval) return ConformalQuantile(all);
       return otherwise;
     };
+    // Steps of one cluster resemble each other: few clusters show less than their steps count.
+    const double widening = 1 + 1.0 / std::max(2, growth.clusters);
     growth.error_per_doubling =
-        quantile(errors.per_doubling, pooled.per_doubling, growth.error_per_doubling);
+        widening * quantile(errors.per_doubling, pooled.per_doubling, growth.error_per_doubling);
     growth.error_per_doubling_from_one =
-        quantile(errors.from_one, pooled.from_one, growth.error_per_doubling_from_one);
+        widening * quantile(errors.from_one, pooled.from_one, growth.error_per_doubling_from_one);
     if (errors.own.empty()) continue;
     growth.own_error = Mean(errors.own);
     growth.constant_error = Mean(errors.constant);
