@@ -65,6 +65,11 @@ struct EngineKernels {
   ActivationKernels<uint16_t> bf16;
   // v = momentum v + lr (gradient * scale + decay w);  w -= v.
   void (*sgd)(float* w, float* v, const float* gradient, int64_t n, const SgdStep& step);
+  // The same, and in the same pass the bf16 working copy that oneDNN's primitives read: rows of
+  // `row` weights (a multiple of 16) taken in pairs, neighbours in a column side by side. `n` is a
+  // multiple of 2 `row`; all pointers are 64-byte aligned. The copy bypasses the caches.
+  void (*sgd_with_copy)(float* w, float* v, const float* gradient, uint16_t* copy, int64_t row,
+                        int64_t n, const SgdStep& step);
 };
 
 const EngineKernels& Kernels();

@@ -1,5 +1,6 @@
 #include "worker/backend/cpu/engine_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -24,6 +25,34 @@ TEST(EngineKernelsTest, SgdFollowsItsFormula) {
     const double velocity = 0.9 * v0[i] + 0.1 * (g[i] * 0.5 + 0.01 * w0[i]);
     EXPECT_NEAR(v[i], velocity, 1e-5);
     EXPECT_NEAR(w[i], w0[i] - velocity, 1e-5);
+  }
+}
+
+TEST(EngineKernelsTest, SgdWithCopyEqualsSgdAndInterleavesPairsOfRows) {
+  const int row = 48, n = 6 * row;
+  for (const EngineKernels* kernels : {&GenericKernels(), &Kernels()}) {
+    alignas(64) float w[n], v[n], g[n];
+    alignas(64) uint16_t copy[n];
+    std::vector<float> w0 = Ramp(n, 0.1f), v0 = Ramp(n, 0.01f), g0 = Ramp(n, -0.3f);
+    w0[5] = std::nanf("");
+    std::copy(w0.begin(), w0.end(), w);
+    std::copy(v0.begin(), v0.end(), v);
+    std::copy(g0.begin(), g0.end(), g);
+    const SgdStep step = {0.1f, 0.9f, 0.01f, 0.5f};
+    kernels->sgd_with_copy(w, v, g, copy, row, n, step);
+    kernels->sgd(w0.data(), v0.data(), g0.data(), n, step);
+    std::vector<uint16_t> half(n);
+    kernels->bf16.from_float(half.data(), w, n);
+    for (int i = 0; i < n; ++i) {
+      if (i == 5) {
+        EXPECT_TRUE(std::isnan(w[i]));
+      } else {
+        EXPECT_NEAR(w[i], w0[i], 1e-5);
+        EXPECT_NEAR(v[i], v0[i], 1e-5);
+      }
+      const int r = i / row, c = i % row;
+      EXPECT_EQ(copy[r / 2 * 2 * row + 2 * c + r % 2], half[i]) << i;
+    }
   }
 }
 

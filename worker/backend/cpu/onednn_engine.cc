@@ -81,6 +81,29 @@ bool LiesPlain(const memory::desc& desc) {
          !HasPadding(desc) && desc.data.format_desc.blocking.strides[0] == dims[1];
 }
 
+// Row length R if `copy` holds `master`'s blocks of 16 inputs by R outputs (oneDNN's ...16i<R>o) as
+// bf16 with pairs of inputs side by side (...8i<R>o2i), in the same order; else 0.
+int64_t PairedRow(const memory::desc& master, const memory::desc& copy) {
+  if (master.data.format_kind != dnnl_blocked || copy.data.format_kind != dnnl_blocked ||
+      copy.data.data_type != dnnl_bf16 || master.data.ndims != copy.data.ndims) {
+    return 0;
+  }
+  const auto &m = master.data.format_desc.blocking, &c = copy.data.format_desc.blocking;
+  if (m.inner_nblks != 2 || c.inner_nblks != 3) return 0;
+  const int64_t row = m.inner_blks[1];
+  const bool paired = m.inner_blks[0] == 16 && row % 16 == 0 && c.inner_blks[0] == 8 &&
+                      c.inner_blks[1] == row && c.inner_blks[2] == 2 &&
+                      c.inner_idxs[0] == m.inner_idxs[0] && c.inner_idxs[1] == m.inner_idxs[1] &&
+                      c.inner_idxs[2] == m.inner_idxs[0];
+  if (!paired) return 0;
+  for (int i = 0; i < master.data.ndims; ++i) {
+    if (m.strides[i] != c.strides[i] || master.data.padded_dims[i] != copy.data.padded_dims[i]) {
+      return 0;
+    }
+  }
+  return row;
+}
+
 // A oneDNN memory over (part of) a planned buffer. Its address is set once memory is planned.
 struct Mem {
   memory mem;
@@ -122,6 +145,9 @@ struct Parameter {
   Mem forward, backward;  // What the primitives read; empty if unused or the master itself.
   bool has_forward = false, has_backward = false;
   bool copy_forward = false, copy_backward = false;
+  // Not 0: forward's copy is the master in bf16 with rows of this many elements interleaved in
+  // pairs, and the update writes it in its own pass.
+  int64_t pair_row = 0;
   dnnl::reorder refresh_forward, refresh_backward;
 };
 
@@ -238,7 +264,9 @@ class OneDnnEngine : public LayerEngine {
 
   // Parallel loop over [0, n) in ranges of whole cache lines.
   template <typename F>
-  void ParallelRanges(int64_t n, F run) const;
+  void ParallelRanges(int64_t n, F run, int64_t grain = 4096) const;
+  void UpdateRange(int64_t begin, int64_t end, const SgdStep& step);
+  void UpdateWithCopy(const Parameter& parameter, const SgdStep& step);
   template <typename F>
   void WithKernels(F run) const {
     if (type_ == DataType::bf16) {
@@ -263,7 +291,8 @@ class OneDnnEngine : public LayerEngine {
 
   absl::Status PlanMemory();
   absl::Status FillWeights();
-  void Refresh(int tensor);
+  // Makes the working copies from the master; `updated` if Update has written the paired one.
+  void Refresh(int tensor, bool updated = false);
   DeviceSpan Span(const Arena& arena, absl::Span<const int> tensors) const;
   memory::desc CanonicalDesc(int tensor) const {
     return Plain(parameters_[tensor].dims, DataType::f32);
@@ -347,9 +376,8 @@ class OneDnnEngine : public LayerEngine {
 // ---- Small helpers.
 
 template <typename F>
-void OneDnnEngine::ParallelRanges(int64_t n, F run) const {
-  constexpr int64_t kGrain = 4096;
-  const int64_t chunks = (n + kGrain - 1) / kGrain;
+void OneDnnEngine::ParallelRanges(int64_t n, F run, int64_t grain) const {
+  const int64_t chunks = (n + grain - 1) / grain;
   if (chunks <= 1 || threads_ == 1) {
     if (n > 0) run(int64_t{0}, n);
     return;
@@ -357,8 +385,8 @@ void OneDnnEngine::ParallelRanges(int64_t n, F run) const {
 #pragma omp parallel num_threads(threads_)
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    const int64_t begin = chunks * thread / threads * kGrain;
-    const int64_t end = std::min(n, chunks * (thread + 1) / threads * kGrain);
+    const int64_t begin = chunks * thread / threads * grain;
+    const int64_t end = std::min(n, chunks * (thread + 1) / threads * grain);
     if (begin < end) run(begin, end);
   }
 }
@@ -1634,6 +1662,7 @@ absl::Status OneDnnEngine::PlanMemory() {
     parameter.gradient = memory(parameter.master, CpuEngine(), gradient);
     if (parameter.copy_forward) {
       parameter.refresh_forward = dnnl::reorder(parameter.weight, parameter.forward.mem);
+      parameter.pair_row = PairedRow(parameter.master, parameter.forward.desc());
     }
     if (parameter.copy_backward) {
       parameter.refresh_backward = dnnl::reorder(parameter.weight, parameter.backward.mem);
@@ -1658,9 +1687,9 @@ absl::Status OneDnnEngine::FillWeights() {
   return absl::OkStatus();
 }
 
-void OneDnnEngine::Refresh(int tensor) {
+void OneDnnEngine::Refresh(int tensor, bool updated) {
   Parameter& parameter = parameters_[tensor];
-  if (parameter.copy_forward) {
+  if (parameter.copy_forward && !(updated && parameter.pair_row > 0)) {
     parameter.refresh_forward.execute(stream_, parameter.weight, parameter.forward.mem);
   }
   if (parameter.copy_backward) {
@@ -1789,6 +1818,31 @@ absl::Status OneDnnEngine::CheckTensors(absl::Span<const int> tensors) const {
   return absl::OkStatus();
 }
 
+void OneDnnEngine::UpdateRange(int64_t begin, int64_t end, const SgdStep& step) {
+  float* weights = reinterpret_cast<float*>(weight_arena_.data()) + begin;
+  float* momentum = reinterpret_cast<float*>(momentum_arena_.data()) + begin;
+  const float* gradients = reinterpret_cast<const float*>(gradient_arena_.data()) + begin;
+  ParallelRanges(end - begin, [&](int64_t b, int64_t e) {
+    Kernels().sgd(weights + b, momentum + b, gradients + b, e - b, step);
+  });
+}
+
+void OneDnnEngine::UpdateWithCopy(const Parameter& parameter, const SgdStep& step) {
+  float* weights = reinterpret_cast<float*>(weight_arena_.data()) + parameter.offset;
+  float* momentum = reinterpret_cast<float*>(momentum_arena_.data()) + parameter.offset;
+  const float* gradients =
+      reinterpret_cast<const float*>(gradient_arena_.data()) + parameter.offset;
+  uint16_t* copy = parameter.forward.as<uint16_t>();
+  const int64_t pair = 2 * parameter.pair_row;
+  ParallelRanges(
+      parameter.padded_elements / pair,
+      [&](int64_t b, int64_t e) {
+        Kernels().sgd_with_copy(weights + b * pair, momentum + b * pair, gradients + b * pair,
+                                copy + b * pair, parameter.pair_row, (e - b) * pair, step);
+      },
+      std::max<int64_t>(4096 / pair, 1));
+}
+
 absl::Status OneDnnEngine::Update(absl::Span<const int> tensors, float gradient_scale,
                                   Stream& stream) {
   if (absl::Status status = CheckTensors(tensors); !status.ok()) return status;
@@ -1801,23 +1855,23 @@ absl::Status OneDnnEngine::Update(absl::Span<const int> tensors, float gradient_
                         static_cast<float>(std::max(training.weight_decay(), 0.0)), gradient_scale};
   return Enqueue(stream, [this, sorted = std::move(sorted), step]() -> absl::Status {
     omp_set_num_threads(threads_);
-    float* weights = reinterpret_cast<float*>(weight_arena_.data());
-    float* momentum = reinterpret_cast<float*>(momentum_arena_.data());
-    const float* gradients = reinterpret_cast<const float*>(gradient_arena_.data());
-    const EngineKernels& kernels = Kernels();
     for (size_t i = 0; i < sorted.size();) {
+      Parameter& first = parameters_[sorted[i]];
+      if (first.pair_row > 0) {
+        UpdateWithCopy(first, step);
+        ++i;
+        continue;
+      }
       // Neighbours in memory make one range.
-      const int64_t begin = parameters_[sorted[i]].offset;
-      int64_t end = begin;
-      while (i < sorted.size() && parameters_[sorted[i]].offset == end) {
+      int64_t end = first.offset;
+      while (i < sorted.size() && parameters_[sorted[i]].offset == end &&
+             parameters_[sorted[i]].pair_row == 0) {
         end += parameters_[sorted[i++]].padded_elements;
       }
-      ParallelRanges(end - begin, [&](int64_t b, int64_t e) {
-        kernels.sgd(weights + begin + b, momentum + begin + b, gradients + begin + b, e - b, step);
-      });
+      UpdateRange(first.offset, end, step);
     }
     try {
-      for (int tensor : sorted) Refresh(tensor);
+      for (int tensor : sorted) Refresh(tensor, /*updated=*/true);
     } catch (const dnnl::error& error) {
       return absl::InternalError(absl::StrCat("weight copies: oneDNN: ", error.what()));
     }
