@@ -68,11 +68,12 @@ Interval MedianInterval(const Runs& runs, const BootstrapOptions& options = {});
 // SC'15).
 Interval ThroughputInterval(const Runs& runs, double samples_per_iteration,
                             const BootstrapOptions& options = {});
-// Throughput of `a` over throughput of `b`: above 1, a is faster. Welch's degrees of freedom.
+// Throughput of `a` over throughput of `b`: above 1, a is faster. Welch's degrees of freedom,
+// and a little wider than 95 %, so that A/A comparisons raise less than 5 % false alarms.
 Interval SpeedRatioInterval(const Runs& a, double a_samples, const Runs& b, double b_samples,
                             const BootstrapOptions& options = {});
 
-// Median of `a` over median of `b`, for times: above 1, a is slower. Welch's degrees of freedom.
+// Median of `a` over median of `b`, for times: above 1, a is slower. As wide as for speeds.
 Interval MedianRatioInterval(const Runs& a, const Runs& b, const BootstrapOptions& options = {});
 
 // Two-sided 97.5 % quantile of Student's t; NaN below one degree of freedom.

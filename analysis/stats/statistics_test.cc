@@ -87,7 +87,9 @@ TEST(StatisticsTest, IntervalsOfRunsThatDifferCoverTheTruth) {
       for (int r = 0; r < runs; ++r) {
         drawn.push_back(Ar1(20, std::exp(0.03 * normal(generator)), 0.02, 0.5, generator()));
       }
-      const Interval interval = MedianInterval(drawn);
+      BootstrapOptions options;
+      options.resamples = 100;
+      const Interval interval = MedianInterval(drawn, options);
       covered += interval.low <= 1 && 1 <= interval.high;
     }
     EXPECT_GE(covered, 0.93 * kTrials) << runs << " runs";

@@ -360,6 +360,11 @@ absl::Status EvaluateCollectives(const AccuracyData& data, AccuracyReport& repor
         heldout = *std::move(other);
       }
     }
+    for (const auto& cluster : heldout) {
+      if (clusters->count(cluster.first) > 0) continue;
+      report.Skip(absl::StrCat(set.file, ": ", cluster.first, " is only in ", data.heldout_dir,
+                               ": nothing to predict it from"));
+    }
     for (const auto& cluster : *clusters) {
       absl::Status status = EvaluateCluster(cluster.first, cluster.second, heldout[cluster.first],
                                             report, &heldout_points);

@@ -139,6 +139,11 @@ absl::Status EvaluateContention(const AccuracyData& data, AccuracyReport& report
         other = *std::move(loaded);
       }
     }
+    for (const auto& table : other) {
+      if (tables->count(table.first) > 0) continue;
+      report.Skip(absl::StrCat(set.file, ": ", table.first, " is only in ", data.heldout_dir,
+                               ": nothing to predict it from"));
+    }
     Scored in_sample, doubled, outside;
     for (const auto& table : *tables) {
       const std::vector<ContentionPoint>& all = table.second;
