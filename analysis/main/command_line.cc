@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/fit/fit.h"
+#include "analysis/main/advise_command.h"
 #include "analysis/main/compare_command.h"
+#include "analysis/main/explain_command.h"
 #include "analysis/main/predict_command.h"
 #include "analysis/merge/merge.h"
 #include "analysis/report/report.h"
@@ -39,7 +41,11 @@ commands:
                               Exits with 0, 1 (something slower, or failing now) or 2.
   predict --from RUN... ...   Time, throughput, efficiency and memory of configurations that were not
                               measured, with 90 % intervals.
-  help [COMMAND]              This text, or all about one of: compare, predict.
+  explain RUN...              Where the time of an iteration goes, by cause, what it would be without
+                              each cause, and the gap between two frameworks by cause.
+  advise RUN...               Settings that are predicted to be faster, as a plan to run; then
+                              promised against delivered.
+  help [COMMAND]              This text, or all about one of: compare, predict, explain, advise.
 
 flags:
   --out=DIR     Folder of the report; created if it is missing, files of an earlier report there are
@@ -60,7 +66,9 @@ struct Command {
 };
 // Commands with flags of their own.
 constexpr Command kCommands[] = {
+    {"advise", RunAdvise},
     {"compare", RunCompare},
+    {"explain", RunExplain},
     {"predict", RunPredict},
 };
 
@@ -169,10 +177,10 @@ int RunAnalysis(const std::vector<std::string>& arguments, std::ostream& out, st
   }
   const std::string command = positional[0];
   if (command != "report" && command != "replay") {
-    return BadUsage(
-        absl::StrCat("unknown command '", command, "'",
-                     DidYouMean(command, {"report", "replay", "compare", "predict", "help"})),
-        error);
+    return BadUsage(absl::StrCat("unknown command '", command, "'",
+                                 DidYouMean(command, {"report", "replay", "compare", "predict",
+                                                      "explain", "advise", "help"})),
+                    error);
   }
   std::vector<std::string> runs;
   for (size_t i = 1; i < positional.size(); ++i) runs.push_back(ResolveUserPath(positional[i]));

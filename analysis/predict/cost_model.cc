@@ -265,19 +265,37 @@ absl::StatusOr<CostModel> CostModel::Fit(const MergedRuns& runs, const std::stri
   }
 
   // How well the model explains what it was fitted on.
-  double squares = 0;
-  for (const MergedTrial& trial : model.trials_) {
-    if (trial.trial.policy().name() != policy && measured.count(policy) > 0) continue;
-    absl::StatusOr<SimulatedTrial> simulated =
-        model.SimulateTrial(trial.trial, LinkAssumption(), 0, nullptr);
-    if (!simulated.ok()) continue;
-    const double error =
-        std::log(simulated->timeline.period_seconds / trial.iteration_seconds.value);
-    if (!std::isfinite(error)) continue;
-    squares += error * error;
-    ++model.error_points_;
+  const auto root_mean_square = [&](bool several_devices_only, int* points) {
+    double squares = 0;
+    *points = 0;
+    for (const MergedTrial& trial : model.trials_) {
+      if (trial.trial.policy().name() != policy && measured.count(policy) > 0) continue;
+      if (several_devices_only && trial.devices == 1) continue;
+      absl::StatusOr<SimulatedTrial> simulated =
+          model.SimulateTrial(trial.trial, LinkAssumption(), 0, nullptr);
+      if (!simulated.ok()) continue;
+      const double error =
+          std::log(simulated->timeline.period_seconds / trial.iteration_seconds.value);
+      if (!std::isfinite(error)) continue;
+      squares += error * error;
+      ++*points;
+    }
+    return *points > 0 ? std::sqrt(squares / *points) : kUnknown;
+  };
+  int points = 0;
+  const double uncorrected = root_mean_square(true, &points);
+  if (points > 0) {
+    double best = 1, least = uncorrected;
+    for (double factor = 0.8; factor < 5; factor *= 1.1) {
+      model.in_training_factor_ = factor;
+      const double error = root_mean_square(true, &points);
+      if (error < least) least = error, best = factor;
+    }
+    // Only what the data clearly ask for.
+    model.in_training_factor_ = least < 0.9 * uncorrected && uncorrected > 0.01 ? best : 1;
   }
-  if (model.error_points_ > 0) model.error_ = std::sqrt(squares / model.error_points_);
+  const double error = root_mean_square(false, &model.error_points_);
+  if (model.error_points_ > 0) model.error_ = error;
   return model;
 }
 
@@ -607,7 +625,7 @@ absl::StatusOr<std::vector<double>> CostModel::OperationSeconds(
                 volume * operation.bytes * crossing / (link.bytes_per_second * share);
             cost = std::max(cost, wire) + steps * link.latency_seconds;
           }
-          cost *= scale;
+          cost *= scale * in_training_factor_;
         }
         break;
       }
