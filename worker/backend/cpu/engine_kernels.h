@@ -35,6 +35,17 @@ struct BatchNormBlock {
   bool relu;  // Of the result, addend included; backward (without addend): masks dy accordingly.
 };
 
+// Backward pass of a fully connected layer with at most 16 samples: memory-bound, so each weight is
+// read and each gradient written once. Weights are blocks of 16 inputs by 64 outputs (oneDNN's
+// AB16b64a, in bf16 AB8b64a2b); missing samples and padding outputs of dy are 0.
+struct SmallBatchFullyConnected {
+  int64_t samples;        // <= 16
+  int64_t input_blocks;   // Of 16.
+  int64_t output_blocks;  // Of 64.
+  const float* dy;        // {output block, 16 samples, 64 outputs}
+  const float* x;         // {input block, 16 inputs, 16 samples}
+};
+
 // Loops over activations of type T.
 template <typename T>
 struct ActivationKernels {
@@ -55,6 +66,9 @@ struct ActivationKernels {
   // `dx` may be null.
   void (*batch_norm_backward)(const BatchNormBlock& block, const T* x, const T* dy, T* dx,
                               const float* mean, const float* inverse, float* dgamma, float* dbeta);
+  // Input blocks [first, last) of the gradient of the input, {samples, inputs}.
+  void (*fully_connected_data)(const SmallBatchFullyConnected& layer, const T* weights, T* dx,
+                               int64_t first, int64_t last);
   void (*from_float)(T* out, const float* a, int64_t n);
   void (*to_float)(float* out, const T* a, int64_t n);
 };
@@ -63,6 +77,10 @@ struct EngineKernels {
   const char* name;  // "avx512" or "generic".
   ActivationKernels<float> fp32;
   ActivationKernels<uint16_t> bf16;
+  // Blocks [first, last) of the gradient of the weights (fp32), counted as they lie in memory:
+  // input block fastest. `gradient` is 64-byte aligned; it bypasses the caches.
+  void (*fully_connected_weights)(const SmallBatchFullyConnected& layer, float* gradient,
+                                  int64_t first, int64_t last);
   // v = momentum v + lr (gradient * scale + decay w);  w -= v.
   void (*sgd)(float* w, float* v, const float* gradient, int64_t n, const SgdStep& step);
   // The same, and in the same pass the bf16 working copy that oneDNN's primitives read: rows of

@@ -56,6 +56,57 @@ TEST(EngineKernelsTest, SgdWithCopyEqualsSgdAndInterleavesPairsOfRows) {
   }
 }
 
+TEST(EngineKernelsTest, SmallBatchFullyConnectedGradientsFollowTheirFormula) {
+  const int samples = 11, inputs = 32, outputs = 128;
+  auto x = [](int n, int i) { return static_cast<float>((n * 7 + i * 3) % 5 - 2); };
+  auto dy = [](int n, int o) { return static_cast<float>((n * 5 + o * 2) % 7 - 3); };
+  auto w = [](int o, int i) { return static_cast<float>((o * 3 + i) % 9 - 4); };
+  // Small integers: exact in fp32 and bf16.
+  std::vector<float> x_blocks(inputs * 16), dy_blocks(outputs * 16);
+  std::vector<float> weights(inputs * outputs);
+  std::vector<uint16_t> halves(inputs * outputs);
+  auto at = [&](int o, int i) {
+    return ((o / 64 * (inputs / 16) + i / 16) * 16 + i % 16) * 64 + o % 64;
+  };
+  for (int n = 0; n < samples; ++n) {
+    for (int i = 0; i < inputs; ++i) x_blocks[i * 16 + n] = x(n, i);
+    for (int o = 0; o < outputs; ++o) dy_blocks[o / 64 * 1024 + n * 64 + o % 64] = dy(n, o);
+  }
+  for (int o = 0; o < outputs; ++o) {
+    for (int i = 0; i < inputs; ++i) {
+      weights[at(o, i)] = w(o, i);
+      const int half = at(o, i) / 128 * 128 + o % 64 * 2 + i % 2;
+      Kernels().bf16.from_float(&halves[half], &weights[at(o, i)], 1);
+    }
+  }
+  const SmallBatchFullyConnected layer = {samples, inputs / 16, outputs / 64, dy_blocks.data(),
+                                          x_blocks.data()};
+  for (const EngineKernels* kernels : {&GenericKernels(), &Kernels()}) {
+    alignas(64) float gradient[inputs * outputs];
+    kernels->fully_connected_weights(layer, gradient, 0, 4);
+    for (int o = 0; o < outputs; ++o) {
+      for (int i = 0; i < inputs; ++i) {
+        float sum = 0;
+        for (int n = 0; n < samples; ++n) sum += x(n, i) * dy(n, o);
+        ASSERT_EQ(gradient[at(o, i)], sum) << o << " " << i;
+      }
+    }
+    std::vector<float> dx(samples * inputs);
+    std::vector<uint16_t> dx16(samples * inputs), expected16(samples * inputs);
+    kernels->fp32.fully_connected_data(layer, weights.data(), dx.data(), 0, 2);
+    kernels->bf16.fully_connected_data(layer, halves.data(), dx16.data(), 0, 2);
+    for (int n = 0; n < samples; ++n) {
+      for (int i = 0; i < inputs; ++i) {
+        float sum = 0;
+        for (int o = 0; o < outputs; ++o) sum += dy(n, o) * w(o, i);
+        ASSERT_EQ(dx[n * inputs + i], sum) << n << " " << i;
+      }
+    }
+    kernels->bf16.from_float(expected16.data(), dx.data(), samples * inputs);
+    EXPECT_EQ(dx16, expected16);
+  }
+}
+
 TEST(EngineKernelsTest, InstructionSetsAgree) {
   if (&Kernels() == &GenericKernels()) GTEST_SKIP() << "this CPU has no AVX-512";
   const int n = 777;

@@ -203,6 +203,7 @@ class OneDnnEngine : public LayerEngine {
   void BuildConvolutionBackward(int l);
   void BuildFullyConnected(int l);
   void BuildFullyConnectedBackward(int l);
+  bool EmitSmallBatchBackward(int l, const Mem& gradient);
   void BuildBatchNorm(int l);
   void BuildBatchNormBackward(int l);
   bool OwnBatchNorm(const Mem& source) const;
@@ -763,6 +764,89 @@ void OneDnnEngine::BuildFullyConnected(int l) {
                 pd.impl_info_str());
 }
 
+// With few samples oneDNN's backward passes transpose every weight and read gradients before they
+// write them; the engine's own kernels do neither. False if the layout or batch is not theirs.
+bool OneDnnEngine::EmitSmallBatchBackward(int l, const Mem& gradient) {
+  const LayerState& state = states_[l];
+  Value& input = InputOf(l);
+  Parameter& weight = WeightOf(l);
+  const int64_t samples = options_.batch, outputs = weight.dims[0], inputs = weight.dims[1];
+  const memory::desc blocked(weight.dims, DataType::f32, Tag::AB16b64a);
+  const memory::desc forward = weight.forward.desc();
+  const bool fits =
+      type_ == DataType::bf16 ? PairedRow(blocked, forward) == 64 : forward == blocked;
+  if (samples > 16 || inputs % 16 != 0 || !fits) return false;
+  weight.master = blocked;
+  SmallBatchFullyConnected layer = {};
+  layer.samples = samples;
+  layer.input_blocks = inputs / 16;
+  layer.output_blocks = (outputs + 63) / 64;
+  const Mem x = state.source;
+  const Mem dy_blocks = NewMem(Plain({layer.output_blocks * 16 * 64}, DataType::f32));
+  const Mem x_blocks = NewMem(Plain({inputs * 16}, DataType::f32));
+  const Mem dweight = MasterMem(weight, true);
+  Parameter* bias = BiasOf(l);
+  const Mem dbias = bias != nullptr ? MasterMem(*bias, true) : Mem();
+  for (const Mem& mem : {gradient, x, dy_blocks, x_blocks}) Touch(mem);
+  WithKernels([&](const auto& kernels, auto type) {
+    using T = decltype(type);
+    Emit("fully connected weights, few samples", [=]() mutable {
+      layer.dy = dy_blocks.as<float>();
+      layer.x = x_blocks.as<float>();
+#pragma omp parallel num_threads(threads_)
+      {
+#pragma omp for
+        for (int64_t block = 0; block < layer.output_blocks; ++block) {
+          float* rows = dy_blocks.as<float>() + block * 16 * 64;
+          float sums[64] = {};
+          const int64_t columns = std::min<int64_t>(64, outputs - block * 64);
+          std::memset(rows, 0, 16 * 64 * sizeof(float));
+          for (int64_t n = 0; n < samples; ++n, rows += 64) {
+            kernels.to_float(rows, gradient.as<T>() + n * outputs + block * 64, columns);
+            for (int64_t c = 0; c < columns; ++c) sums[c] += rows[c];
+          }
+          if (bias != nullptr) {
+            std::memcpy(dbias.as<float>() + block * 64, sums, columns * sizeof(float));
+          }
+        }
+#pragma omp for
+        for (int64_t block = 0; block < layer.input_blocks; ++block) {
+          float* columns = x_blocks.as<float>() + block * 16 * 16;
+          std::memset(columns, 0, 16 * 16 * sizeof(float));
+          for (int64_t n = 0; n < samples; ++n) {
+            float row[16];
+            kernels.to_float(row, x.as<T>() + n * inputs + block * 16, 16);
+            for (int i = 0; i < 16; ++i) columns[i * 16 + n] = row[i];
+          }
+        }
+      }
+      ParallelRanges(
+          layer.input_blocks * layer.output_blocks,
+          [&](int64_t begin, int64_t end) {
+            Kernels().fully_connected_weights(layer, dweight.as<float>(), begin, end);
+          },
+          /*grain=*/8);
+    });
+    if (!input.needs_gradient) return;
+    const Mem result = NewMem(Plain(input.dims, type_));
+    const Mem weights = weight.forward;
+    Touch(result);
+    Emit("fully connected data, few samples", [=]() mutable {
+      layer.dy = dy_blocks.as<float>();
+      ParallelRanges(
+          layer.input_blocks,
+          [&](int64_t begin, int64_t end) {
+            kernels.fully_connected_data(layer, weights.as<T>(), result.as<T>(), begin, end);
+          },
+          /*grain=*/2);
+    });
+    const memory::desc wanted = input.mem.desc();
+    Contribute(input,
+               LiesPlain(wanted) ? View(wanted, result.buffer, 0) : InLayout(result, wanted));
+  });
+  return true;
+}
+
 void OneDnnEngine::BuildFullyConnectedBackward(int l) {
   LayerState& state = states_[l];
   Value& input = InputOf(l);
@@ -772,6 +856,7 @@ void OneDnnEngine::BuildFullyConnectedBackward(int l) {
   Mem gradient = AsMatrix(Gradient(output, false));
   building_ = absl::StrCat("fully connected backward of ", DimsText(input.dims), " with ",
                            DimsText(weight.dims));
+  if (EmitSmallBatchBackward(l, gradient)) return;
   const memory::desc source = state.source.desc();
   auto make_weights = [&](const memory::desc& weights) {
     dnnl::inner_product_backward_weights::desc desc =
