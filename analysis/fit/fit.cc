@@ -293,7 +293,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
     for (const MergedRepeat& repeat : trial->repeats) {
       for (const v1::TrialResult& rank : repeat.ranks) {
         if (!schedule.ok() || rank.trace().empty()) continue;
-        const double overhead = StartOverheadSeconds(*schedule, rank);
+        const double overhead = StartOverheadSeconds(*schedule, rank, StreamKind::kCompute);
         overheads[trial->devices].push_back({overhead, kUnknown, kUnknown});
       }
     }
@@ -635,7 +635,7 @@ FitResult FitFrameworks(const MergedRuns& runs) {
       AddRow(
           &out, "start_overhead_seconds", "operation", "", at.first, "s",
           MakeEstimate(at.second, at.second.known(),
-                       "median gap between operations on the compute stream; range over trials"));
+                       "mean wait of a ready operation on the compute stream; range over trials"));
     }
 
     std::set<std::string> run_ids;

@@ -73,17 +73,22 @@ FitResult FitFrameworks(const MergedRuns& runs);
 // The schedule a trial executed, compiled again.
 absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial);
 
-// Time between the end of an operation on the compute stream and the begin of the next, where
-// neither waits: the median gap of the recorded iteration. 0 without a trace. It matters for small
-// networks, whose operations take tens of microseconds.
-double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank);
+// Mean time from when an operation on a stream of this kind could begin (the one before it has
+// ended, and what it waits for) to when it does, in the traced iteration. 0 without a trace. It
+// matters for small networks, whose operations take tens of microseconds, and where threads
+// outnumber cores.
+double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank,
+                            StreamKind kind);
 
-// Duration of every operation of `schedule` as `rank` measured it, the start overhead included.
-// FAILED_PRECONDITION if the result holds no statistics of an operation that takes time.
+// Duration of every operation of `schedule` as `rank` measured it, the start overhead included: of
+// the traced iteration, the one closest to the median. Operations disturb each other (communication
+// takes cores from computing), a different one in each iteration, so that medians of operations do
+// not add up to the median iteration; those of one iteration do. Without a trace, the means.
+// FAILED_PRECONDITION if an operation was not timed.
 absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
                                                              const v1::TrialResult& rank);
 
-// Simulated period with every rank's own operation medians: the mean over ranks.
+// Simulated period with every rank's own operation times: the mean over ranks.
 absl::StatusOr<double> ReplayIterationSeconds(const MergedRepeat& repeat);
 
 }  // namespace paceline

@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,7 +11,6 @@
 #include "analysis/fit/fit.h"
 #include "models/networks/network.h"
 #include "models/schedule/compiler.h"
-#include "models/stats/stats.h"
 
 namespace paceline {
 
@@ -23,46 +20,68 @@ absl::StatusOr<IterationSchedule> CompileTrial(const v1::Trial& trial) {
   return CompileSchedule(*shaped, trial.policy(), trial.cluster(), trial.batch_per_device());
 }
 
-double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank) {
-  std::set<std::string> compute;
-  for (const ScheduleStream& stream : schedule.streams) {
-    if (stream.kind == StreamKind::kCompute) compute.insert(stream.name);
+double StartOverheadSeconds(const IterationSchedule& schedule, const v1::TrialResult& rank,
+                            StreamKind kind) {
+  if (rank.trace_size() != static_cast<int>(schedule.operations.size())) return 0;
+  std::vector<int64_t> stream_free_ns(schedule.streams.size(), 0);
+  std::vector<bool> stream_used(schedule.streams.size(), false);
+  int64_t sum_ns = 0;
+  int64_t count = 0;
+  for (int i = 0; i < rank.trace_size(); ++i) {
+    const Operation& operation = schedule.operations[i];
+    int64_t ready_ns = stream_free_ns[operation.stream];
+    // The first of a stream, and what waits for an earlier iteration, became ready at a time that
+    // the trace of one iteration does not hold.
+    bool known = stream_used[operation.stream];
+    for (const Dependency& dependency : operation.dependencies) {
+      known = known && dependency.distance == 0;
+      if (dependency.distance == 0) {
+        ready_ns = std::max(ready_ns, rank.trace(dependency.operation).end_ns());
+      }
+    }
+    if (known && schedule.streams[operation.stream].kind == kind) {
+      sum_ns += std::max<int64_t>(0, rank.trace(i).begin_ns() - ready_ns);
+      ++count;
+    }
+    stream_free_ns[operation.stream] = rank.trace(i).end_ns();
+    stream_used[operation.stream] = true;
   }
-  std::vector<std::pair<int64_t, int64_t>> spans;
-  for (const v1::OperationSpan& span : rank.trace()) {
-    if (compute.count(span.stream()) > 0) spans.emplace_back(span.begin_ns(), span.end_ns());
-  }
-  std::sort(spans.begin(), spans.end());
-  std::vector<double> gaps;
-  for (size_t i = 1; i < spans.size(); ++i) {
-    gaps.push_back(std::max<int64_t>(0, spans[i].first - spans[i - 1].second) * 1e-9);
-  }
-  // The median, because a few of the gaps are waits.
-  return gaps.empty() ? 0 : Median(gaps);
+  return count > 0 ? 1e-9 * sum_ns / count : 0;
 }
 
 absl::StatusOr<std::vector<double>> MeasuredOperationSeconds(const IterationSchedule& schedule,
                                                              const v1::TrialResult& rank) {
-  std::map<std::tuple<std::string, int, int>, double> measured;
+  using Key = std::tuple<std::string, int, int>;
+  std::map<Key, double> measured;
   for (const v1::OperationStatistics& operation : rank.operations()) {
-    measured[std::make_tuple(operation.kind(), operation.layer(), operation.group())] =
-        operation.median_ns() * 1e-9;
+    measured[Key(operation.kind(), operation.layer(), operation.group())] =
+        1e-9 * (operation.mean_ns() > 0 ? operation.mean_ns() : operation.median_ns());
   }
   if (measured.empty()) {
     return absl::FailedPreconditionError("no operation was timed (the engine reports none)");
   }
-  const double overhead = StartOverheadSeconds(schedule, rank);
+  const bool traced = rank.trace_size() == static_cast<int>(schedule.operations.size());
+  std::map<StreamKind, double> overhead;
+  for (const ScheduleStream& stream : schedule.streams) {
+    overhead[stream.kind] = StartOverheadSeconds(schedule, rank, stream.kind);
+  }
   std::vector<double> seconds;
-  for (const Operation& operation : schedule.operations) {
+  for (size_t i = 0; i < schedule.operations.size(); ++i) {
+    const Operation& operation = schedule.operations[i];
     const std::string kind(OperationKindName(operation.kind));
-    const auto found = measured.find(std::make_tuple(kind, operation.layer, operation.group));
-    if (found == measured.end()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the result lacks times of '", kind, "' (layer ", operation.layer,
-                       ", group ", operation.group, "): record_layers off, or another schedule"));
+    double own = 0;
+    if (traced && rank.trace(i).kind() == kind) {
+      own = 1e-9 * (rank.trace(i).end_ns() - rank.trace(i).begin_ns());
+    } else {
+      const auto found = measured.find(Key(kind, operation.layer, operation.group));
+      if (found == measured.end()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the result lacks times of '", kind, "' (layer ", operation.layer,
+                         ", group ", operation.group, "): another schedule was executed"));
+      }
+      own = found->second;
     }
-    const bool on_compute = schedule.streams[operation.stream].kind == StreamKind::kCompute;
-    seconds.push_back(found->second + (on_compute ? overhead : 0));
+    seconds.push_back(own + overhead[schedule.streams[operation.stream].kind]);
   }
   return seconds;
 }
