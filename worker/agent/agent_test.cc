@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/backend/memory_rendezvous.h"
 
 namespace paceline {
 namespace {
@@ -31,7 +32,7 @@ class ScriptedCoordinator : public CoordinatorClient {
   }
 
   std::unique_ptr<RendezvousStore> Rendezvous(const std::string& prefix) override {
-    return nullptr;  // The trials of these tests meet nobody.
+    return std::make_unique<MemoryRendezvous>();
   }
 
   std::vector<v1::SynchronizeRequest> requests() {
@@ -106,7 +107,7 @@ class AnsweringCoordinator : public CoordinatorClient {
     return Acknowledge();
   }
   std::unique_ptr<RendezvousStore> Rendezvous(const std::string& prefix) override {
-    return nullptr;
+    return std::make_unique<MemoryRendezvous>();
   }
   int results_seen() const { return results_seen_; }
 
@@ -143,7 +144,7 @@ class ImpatientCoordinator : public CoordinatorClient {
     return ++calls_ == 1 ? RunOrder("t1", 1) : Idle();
   }
   std::unique_ptr<RendezvousStore> Rendezvous(const std::string& prefix) override {
-    return nullptr;
+    return std::make_unique<MemoryRendezvous>();
   }
   const v1::SynchronizeRequest& result_request() const { return result_request_; }
 
