@@ -32,7 +32,7 @@ given twice counts once. Relative paths are relative to where you stand.
 
 commands:
   report RUN... [--out=DIR]   Writes DIR/report.html (open it in a browser; it needs no network) and,
-                              for programs, trials.csv, repeats.csv, iterations.csv, fits.csv,
+                              for programs, trials.csv, repeats.csv, iterations.csv, layers.csv, fits.csv,
                               report.json and timeline.json (open it in https://ui.perfetto.dev).
   replay RUN... [--limit=F]   Simulates every trial's own schedule with its own measured operation
                               times and prints how far that is from the measured iteration. Exits

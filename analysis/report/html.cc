@@ -535,7 +535,8 @@ std::string ReportHtml(const MergedRuns& runs, const FitResult& fit) {
   html += "</nav>\n<main>\n";
   for (const auto& section : sections) html += section.second;
   return html +
-         "</main>\n<footer>Tables for programs: trials.csv, repeats.csv, iterations.csv, fits.csv, "
+         "</main>\n<footer>Tables for programs: trials.csv, repeats.csv, iterations.csv, "
+         "layers.csv, fits.csv, "
          "report.json; timeline.json for Perfetto.</footer>\n</body>\n</html>\n";
 }
 

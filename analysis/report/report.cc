@@ -49,9 +49,13 @@ absl::StatusOr<ReportSummary> WriteReport(const MergedRuns& runs, const std::str
   ReportSummary summary;
   // The page last: whoever finds it finds the rest.
   const std::pair<const char*, std::string> files[] = {
-      {"trials.csv", TrialsCsv(runs, fit)},    {"repeats.csv", RepeatsCsv(runs)},
-      {"iterations.csv", IterationsCsv(runs)}, {"fits.csv", FitsCsv(fit)},
-      {"report.json", ReportJson(runs, fit)},  {"timeline.json", TimelineJson(runs)},
+      {"trials.csv", TrialsCsv(runs, fit)},
+      {"repeats.csv", RepeatsCsv(runs)},
+      {"iterations.csv", IterationsCsv(runs)},
+      {"layers.csv", LayersCsv(runs)},
+      {"fits.csv", FitsCsv(fit)},
+      {"report.json", ReportJson(runs, fit)},
+      {"timeline.json", TimelineJson(runs)},
       {"report.html", ReportHtml(runs, fit)},
   };
   for (const auto& file : files) {

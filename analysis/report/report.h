@@ -3,9 +3,9 @@
 //   absl::StatusOr<ReportSummary> report = WriteReport({run_dir}, run_dir + "/report");
 //   if (report.ok()) printf("%s\n", report->html_path.c_str());
 //
-// The folder gets report.html (self-contained), trials.csv, repeats.csv, iterations.csv, fits.csv,
-// report.json and timeline.json (Chrome trace). Files of an earlier report there are replaced, each
-// at once (written beside and renamed). Thread-safe for different folders.
+// The folder gets report.html (self-contained), trials.csv, repeats.csv, iterations.csv,
+// layers.csv, fits.csv, report.json and timeline.json (Chrome trace). Files of an earlier report
+// there are replaced, each at once (written beside and renamed). Thread-safe for different folders.
 #ifndef PACELINE_ANALYSIS_REPORT_REPORT_H_
 #define PACELINE_ANALYSIS_REPORT_REPORT_H_
 

@@ -157,7 +157,8 @@ TEST_F(ReportTest, TrialsCsvHasTheAgreedColumnsInOrder) {
 
 TEST_F(ReportTest, EveryCsvIsRectangular) {
   Write(*MakeSyntheticRun(Options()));
-  for (const char* name : {"trials.csv", "repeats.csv", "fits.csv", "iterations.csv"}) {
+  for (const char* name :
+       {"trials.csv", "repeats.csv", "fits.csv", "iterations.csv", "layers.csv"}) {
     const auto rows = ParseCsv(File(name));
     EXPECT_GT(rows.size(), 1u) << name;
     for (const auto& row : rows) ASSERT_EQ(row.size(), rows[0].size()) << name;

@@ -237,6 +237,35 @@ std::string IterationsCsv(const MergedRuns& runs) {
   return csv.text();
 }
 
+std::string LayersCsv(const MergedRuns& runs) {
+  CsvWriter csv({"trial", "trial_id", "run", "rank", "operation", "kind", "group", "bytes",
+                 "median_seconds", "mean_seconds", "p10_seconds", "p90_seconds", "min_seconds",
+                 "samples"});
+  for (const MergedTrial& m : runs.trials) {
+    for (const MergedRepeat& repeat : m.repeats) {
+      for (const v1::TrialResult& rank : repeat.ranks) {
+        for (const v1::OperationStatistics& operation : rank.operations()) {
+          csv.Add(m.configuration_id);
+          csv.Add(repeat.trial_id);
+          csv.Add(repeat.run_id);
+          csv.Add(rank.rank());
+          csv.Add(operation.name());
+          csv.Add(operation.kind());
+          csv.Add(operation.group());
+          csv.Add(static_cast<int64_t>(operation.bytes()));
+          for (int64_t ns : {operation.median_ns(), operation.mean_ns(), operation.p10_ns(),
+                             operation.p90_ns(), operation.min_ns()}) {
+            csv.Add(ns / 1e9);
+          }
+          csv.Add(operation.samples());
+          csv.EndRow();
+        }
+      }
+    }
+  }
+  return csv.text();
+}
+
 std::string ReportJson(const MergedRuns& runs, const FitResult& fit) {
   JsonWriter json;
   json.BeginObject();

@@ -17,6 +17,9 @@ std::string RepeatsCsv(const MergedRuns& runs);
 std::string FitsCsv(const FitResult& fit);
 // One row per iteration and rank, warm-up included.
 std::string IterationsCsv(const MergedRuns& runs);
+// One row per operation of the schedule (layers forward and backward, messages, updates), trial and
+// rank: its time over the measured iterations.
+std::string LayersCsv(const MergedRuns& runs);
 // Everything but the iterations.
 std::string ReportJson(const MergedRuns& runs, const FitResult& fit);
 // Chrome trace of one iteration per configuration: a process per rank, a thread per stream. Opens

@@ -1,5 +1,6 @@
 #include "worker/runner/trial_runner.h"
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>  // NOLINT(build/c++11)
@@ -132,6 +133,31 @@ TEST(TrialRunnerTest, RanksAgreeWhenToStopAndOnTheWeights) {
     EXPECT_EQ(ranks[0].result.weights_checksum(), ranks[1].result.weights_checksum()) << policy;
     EXPECT_EQ(ranks[0].result.schedule_hash(), ranks[1].result.schedule_hash()) << policy;
   }
+}
+
+TEST(TrialRunnerTest, TheLossFallsOnPhotographs) {
+  setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), /*overwrite=*/1);
+  v1::RankAssignment assignment = Assignment(1);
+  v1::Trial& trial = *assignment.mutable_trial();
+  *trial.mutable_network() = LoadNetwork("cifar_resnet20").value();
+  trial.mutable_input()->mutable_photographs()->set_images(64);
+  trial.set_batch_per_device(16);
+  trial.mutable_training()->set_learning_rate(0.02);
+  trial.mutable_measurement()->set_min_iterations(60);
+  trial.mutable_measurement()->set_max_iterations(60);
+  const v1::TrialResult result = RunAlone(assignment);
+  ASSERT_EQ(result.status(), v1::TRIAL_STATUS_OK) << result.cause();
+  EXPECT_GT(result.input_counters().images_read(), 60 * 16);
+  EXPECT_EQ(result.input_counters().corrupt_records(), 0);
+  double first = 0;
+  double last = 0;
+  for (int i = 0; i < 8; ++i) {
+    first += result.iterations(i).loss() / 8;
+    last += result.iterations(result.iterations_size() - 1 - i).loss() / 8;
+    EXPECT_GT(result.iterations(i).input_ns(), 0);
+    EXPECT_GT(result.iterations(i).copy_ns(), 0);
+  }
+  EXPECT_LT(last, 0.8 * first);
 }
 
 TEST(TrialRunnerTest, ABatchThatDoesNotFitIsOutOfMemory) {
