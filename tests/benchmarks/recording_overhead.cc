@@ -32,7 +32,7 @@ namespace {
 struct Settings {
   std::string network = "resnet50_v1.5";
   int batch = 4;
-  int blocks = 9;
+  int blocks = 25;
   int iterations = 4;  // Per block.
   std::string json;
 };
@@ -167,8 +167,9 @@ int Run(const Settings& settings) {
   row.unit = "s";
   row.reference = "bare loop";
   row.reference_value = Median(bare_seconds);
-  row.goal = 1.005;
   row.lower_is_better = true;
+  // No goal: half a per cent is far below what two blocks on a shared machine differ by. The cost
+  // of the records themselves, below, is what can be held to it.
   report.Add(row);
   BenchmarkRow cost;
   cost.name = "cost of the records alone, share of an iteration";

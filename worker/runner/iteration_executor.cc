@@ -228,7 +228,9 @@ absl::StatusOr<IterationTimes> IterationExecutor::Collect(absl::Time deadline) {
   Slot& done = slot(collected_);
   IterationTimes times;
   times.operations.resize(done.end.size());
-  for (size_t i = 0; i < done.end.size(); ++i) {
+  // The last first: when it is reached hardly any of the others is left to wait for, so that this
+  // thread does not wake once an operation and take the core from the one that computes.
+  for (size_t i = done.end.size(); i-- > 0;) {
     absl::Status status = done.end[i]->WaitReached(deadline);
     if (!status.ok()) return status;
   }
