@@ -20,21 +20,6 @@ namespace {
 
 using OperationKey = std::tuple<std::string, int, int>;  // Kind, layer, group.
 
-bool IsCommunication(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kPack:
-    case OperationKind::kAllReduce:
-    case OperationKind::kReduceToOwner:
-    case OperationKind::kBroadcast:
-    case OperationKind::kPush:
-    case OperationKind::kPull:
-    case OperationKind::kUnpack:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Messages and volume of one rank in a ring all-reduce; other operations count as one message.
 double Steps(absl::string_view kind, int n) { return kind == "all_reduce" ? 2.0 * (n - 1) : 1.0; }
 double Volume(absl::string_view kind, int n) {

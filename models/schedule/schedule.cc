@@ -27,12 +27,6 @@ std::string Ranges(const std::vector<int>& values) {
   return text;
 }
 
-bool IsCommunication(OperationKind kind) {
-  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduceToOwner ||
-         kind == OperationKind::kBroadcast || kind == OperationKind::kPush ||
-         kind == OperationKind::kPull;
-}
-
 absl::string_view StreamKindName(StreamKind kind) {
   switch (kind) {
     case StreamKind::kInput:
@@ -103,9 +97,7 @@ void CheckOperations(const IterationSchedule& schedule, int layer_count, Breache
         ++(operation.kind == OperationKind::kForward ? forward : backward)[operation.layer];
       }
     }
-    const bool of_group = IsCommunication(operation.kind) ||
-                          operation.kind == OperationKind::kPack ||
-                          operation.kind == OperationKind::kUnpack;
+    const bool of_group = IsCommunication(operation.kind);
     const bool group_exists =
         operation.group >= 0 && operation.group < static_cast<int>(schedule.groups.size());
     if ((of_group && !group_exists) ||
@@ -215,6 +207,26 @@ void CheckReductionAndUpdate(const IterationSchedule& schedule, Breaches& breach
 }
 
 }  // namespace
+
+bool IsCommunication(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kPack:
+    case OperationKind::kAllReduce:
+    case OperationKind::kReduceToOwner:
+    case OperationKind::kBroadcast:
+    case OperationKind::kPush:
+    case OperationKind::kPull:
+    case OperationKind::kUnpack:
+      return true;
+    case OperationKind::kRead:
+    case OperationKind::kCopyInput:
+    case OperationKind::kForward:
+    case OperationKind::kBackward:
+    case OperationKind::kUpdate:
+      return false;
+  }
+  return false;
+}
 
 absl::string_view OperationKindName(OperationKind kind) {
   switch (kind) {

@@ -43,6 +43,9 @@ enum class OperationKind {
                    // `at_owner_only`.
 };
 
+// True for the kinds that move gradients or weights between ranks, packing included.
+bool IsCommunication(OperationKind kind);
+
 absl::string_view OperationKindName(OperationKind kind);  // "read", "copy_input", "forward", ...
 
 struct Dependency {

@@ -27,21 +27,6 @@ Share ShareOf(const Operation& operation) {
   }
 }
 
-bool MovesGradients(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kPack:
-    case OperationKind::kAllReduce:
-    case OperationKind::kReduceToOwner:
-    case OperationKind::kBroadcast:
-    case OperationKind::kPush:
-    case OperationKind::kPull:
-    case OperationKind::kUnpack:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Length of the union of intervals.
 double UnionSeconds(std::vector<std::pair<double, double>> intervals) {
   std::sort(intervals.begin(), intervals.end());
@@ -316,7 +301,7 @@ absl::StatusOr<Timeline> Simulate(const IterationSchedule& schedule,
   for (int i = 0; i < unrolled.operation_count(); ++i) {
     timeline.spans.push_back({unrolled.Begin(shown, i) - origin, unrolled.End(shown, i) - origin});
     const Operation& operation = schedule.operations[i];
-    if (MovesGradients(operation.kind) &&
+    if (IsCommunication(operation.kind) &&
         schedule.streams[operation.stream].kind != StreamKind::kCompute) {
       communication.emplace_back(timeline.spans.back().begin_seconds,
                                  timeline.spans.back().end_seconds);

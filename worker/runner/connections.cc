@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "worker/runner/phase_accounting.h"
-
 namespace paceline {
 
 absl::StatusOr<Connections> Connect(Backend& backend, const IterationSchedule& schedule,

@@ -71,26 +71,6 @@ std::vector<int> ComputeOperations(const IterationSchedule& schedule) {
 
 }  // namespace
 
-bool IsCommunication(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kPack:
-    case OperationKind::kAllReduce:
-    case OperationKind::kReduceToOwner:
-    case OperationKind::kBroadcast:
-    case OperationKind::kPush:
-    case OperationKind::kPull:
-    case OperationKind::kUnpack:
-      return true;
-    case OperationKind::kRead:
-    case OperationKind::kCopyInput:
-    case OperationKind::kForward:
-    case OperationKind::kBackward:
-    case OperationKind::kUpdate:
-      return false;
-  }
-  return false;
-}
-
 int FirstComputeOperation(const IterationSchedule& schedule) {
   const std::vector<int> compute = ComputeOperations(schedule);
   return compute.empty() ? 0 : compute.front();

@@ -28,9 +28,6 @@ struct IterationTimes {
   double loss = 0;
 };
 
-// True for the kinds that move gradients or weights between ranks.
-bool IsCommunication(OperationKind kind);
-
 // Index of the first operation on a compute stream.
 int FirstComputeOperation(const IterationSchedule& schedule);
 
