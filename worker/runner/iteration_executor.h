@@ -49,7 +49,8 @@ class IterationExecutor {
   static absl::StatusOr<std::unique_ptr<IterationExecutor>> Create(const ExecutorParts& parts);
   ~IterationExecutor();
 
-  // FAILED_PRECONDITION beyond kMaxInFlight iterations in flight.
+  // FAILED_PRECONDITION beyond kMaxInFlight iterations in flight; or the failure of a stream that
+  // is already known.
   absl::Status Enqueue();
   // Waits for the oldest iteration in flight, and returns its times.
   absl::StatusOr<IterationTimes> Collect(absl::Time deadline);

@@ -243,7 +243,13 @@ class IterationExecutorTest : public testing::Test {
   MemoryRendezvous store_;
 };
 
-TEST_F(IterationExecutorTest, CollectReturnsTheFailureOfAnyStream) {
+// A stream that fails while the rest of the iteration is still being enqueued says so at once.
+absl::Status EnqueueAndCollect(IterationExecutor& executor) {
+  const absl::Status status = executor.Enqueue();
+  return status.ok() ? executor.Collect(absl::Now() + kHang).status() : status;
+}
+
+TEST_F(IterationExecutorTest, ReturnsTheFailureOfAnyStream) {
   const std::vector<std::pair<std::string, int>> operations = {
       {"load_input", -1}, {"forward", 1}, {"backward", 2}, {"update", -1}};
   for (const auto& [failing, failing_layer] : operations) {
@@ -255,14 +261,13 @@ TEST_F(IterationExecutorTest, CollectReturnsTheFailureOfAnyStream) {
       return absl::OkStatus();
     };
     std::unique_ptr<Rank> rank = MakeRank(options);
-    ASSERT_EQ(rank->executor().Enqueue(), absl::OkStatus());
-    const absl::Status status = rank->executor().Collect(absl::Now() + kHang).status();
+    const absl::Status status = EnqueueAndCollect(rank->executor());
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(status.message(), HasSubstr("no more"));
   }
 }
 
-TEST_F(IterationExecutorTest, CollectReturnsTheFailureOfTheCommunicationStream) {
+TEST_F(IterationExecutorTest, ReturnsTheFailureOfTheCommunicationStream) {
   FakeBackendOptions options;
   options.before_operation = [](absl::string_view operation, int) -> absl::Status {
     if (operation == "communication") return absl::UnavailableError("the cable is out");
@@ -270,8 +275,7 @@ TEST_F(IterationExecutorTest, CollectReturnsTheFailureOfTheCommunicationStream) 
   };
   // Its peer never comes, and is not waited for.
   std::unique_ptr<Rank> rank = MakeRank(options, /*rank=*/0, /*ranks=*/2);
-  ASSERT_EQ(rank->executor().Enqueue(), absl::OkStatus());
-  const absl::Status status = rank->executor().Collect(absl::Now() + kHang).status();
+  const absl::Status status = EnqueueAndCollect(rank->executor());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("the cable is out"));
 }
