@@ -355,6 +355,24 @@ absl::StatusOr<RunData> LoadRun(const std::string& path) {
   return run;
 }
 
+namespace {
+
+// Puts the hosts that really trained in place of a placement the plan left open, and returns the
+// configuration's id: two devices of one host and one device of each of two hosts are not the same
+// configuration, though the plan gave them one id.
+std::string ResolvePlacement(const std::vector<v1::TrialResult>& ranks, v1::Trial* trial) {
+  std::string id =
+      trial->configuration_id().empty() ? trial->trial_id() : trial->configuration_id();
+  if (!trial->cluster().free_placement() || ranks.empty()) return id;
+  const v1::ClusterShape& placed = ranks[0].trial().cluster();
+  if (placed.hosts() <= 1) return id;
+  trial->mutable_cluster()->set_hosts(placed.hosts());
+  trial->mutable_cluster()->set_devices_per_host(placed.devices_per_host());
+  return absl::StrCat(id, "-", placed.hosts(), "hosts");
+}
+
+}  // namespace
+
 absl::StatusOr<MergedRuns> MergeRuns(std::vector<RunData> runs) {
   if (runs.empty()) return absl::InvalidArgumentError("no run to merge");
   MergedRuns merged;
@@ -370,18 +388,17 @@ absl::StatusOr<MergedRuns> MergeRuns(std::vector<RunData> runs) {
     }
     absl::flat_hash_map<std::string, TrialOutcome> outcomes;
     for (const TrialOutcome& outcome : run.outcomes) outcomes[outcome.trial_id] = outcome;
-    for (const v1::Trial& trial : run.trials) {
+    for (v1::Trial trial : run.trials) {
       const TrialOutcome& outcome = outcomes[trial.trial_id()];
       std::vector<v1::TrialResult>& ranks = run.results[trial.trial_id()];
       std::sort(ranks.begin(), ranks.end(),
                 [](const auto& a, const auto& b) { return a.rank() < b.rank(); });
+      const std::string configuration = ResolvePlacement(ranks, &trial);
       for (const v1::TrialResult& rank : ranks) {
         machines.emplace(rank.machine().host(), rank.machine());
       }
       const TrialVerdict verdict = Judge(trial, outcome, ranks);
       const std::string machine = MachineName(ranks);
-      const std::string configuration =
-          trial.configuration_id().empty() ? trial.trial_id() : trial.configuration_id();
       MergedTrial& row = rows[std::make_tuple(configuration, machine, verdict.status)];
       if (row.trial_ids.empty()) {
         row.trial = trial;

@@ -70,6 +70,8 @@ struct RankLateness {
 
 struct MergedTrial {
   v1::Trial trial;  // Of the first repeat; what all repeats share.
+  // Of the plan; with "-2hosts" appended where the plan left the placement open and the gang got
+  // several hosts.
   std::string configuration_id;
   std::string machine;  // What numbers may be compared and pooled: "2 x cpu Intel Xeon ...".
   int devices = 1;

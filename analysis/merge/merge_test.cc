@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,34 @@ TEST(MergeRunsTest, PeriodIsTheMeanOverRanksAndTheShorterSeriesCounts) {
   const MergedTrial* two = Find(*merged, 2);
   EXPECT_EQ(two->measured_iterations, 29);
   EXPECT_DOUBLE_EQ(two->repeats[0].iteration_seconds[2], 2e-3);
+}
+
+TEST(MergeRunsTest, OnePlanOnOneAndOnTwoHostsGivesTwoConfigurations) {
+  SyntheticRunOptions options = SmallOptions();
+  RunData one_host = Make(options);
+  options.run_id = "other";
+  RunData two_hosts = Make(options);
+  const std::string id = "lenet5-wfbp-n2-b16-r0";
+  for (RunData* run : {&one_host, &two_hosts}) {
+    for (v1::Trial& trial : run->trials) {
+      trial.mutable_cluster()->set_free_placement(trial.trial_id() == id);
+    }
+  }
+  for (v1::TrialResult& rank : two_hosts.results.at(id)) {
+    rank.mutable_trial()->mutable_cluster()->set_hosts(2);
+    rank.mutable_trial()->mutable_cluster()->set_devices_per_host(1);
+  }
+  absl::StatusOr<MergedRuns> merged = MergeRuns({std::move(one_host), std::move(two_hosts)});
+  ASSERT_TRUE(merged.ok()) << merged.status();
+  ASSERT_EQ(merged->trials.size(), 3u);
+  std::map<int, std::string> ids;  // By hosts.
+  for (const MergedTrial& trial : merged->trials) {
+    if (trial.devices != 2) continue;
+    EXPECT_EQ(trial.repeats.size(), 1u);
+    ids[trial.trial.cluster().hosts()] = trial.configuration_id;
+  }
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_EQ(ids[2], ids[1] + "-2hosts");
 }
 
 TEST(MergeRunsTest, ScalingEfficiencyComparesWithOneDevice) {

@@ -8,8 +8,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,6 +24,7 @@
 #include "proto/paceline/v1/worker.pb.h"
 #include "proto/support/command_line.h"
 #include "proto/support/join_token.h"
+#include "proto/support/text_proto.h"
 #include "proto/support/version.h"
 #include "proto/support/working_directory.h"
 #include "worker/agent/agent.h"
@@ -110,10 +109,11 @@ int Fail(int exit_code, const absl::Status& status) {
   return exit_code;
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& flag, const std::string& path) {
-  std::ifstream file(ResolveUserPath(path));
-  if (!file) return absl::NotFoundError(absl::StrCat("--", flag, "=", path, ": cannot be read"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
+absl::StatusOr<std::string> ReadFlagFile(const std::string& flag, const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(ResolveUserPath(path));
+  if (content.ok()) return content;
+  return absl::Status(content.status().code(),
+                      absl::StrCat("--", flag, ": ", content.status().message()));
 }
 
 bool IsLoopback(absl::string_view host) {
@@ -199,7 +199,7 @@ int Main(const Flags& flags) {
   if (!token.ok()) return Fail(kExitUsage, token.status());
   client_options.token = *token;
   if (!flags.tls_ca.empty()) {
-    auto ca = ReadFile("tls_ca", flags.tls_ca);
+    auto ca = ReadFlagFile("tls_ca", flags.tls_ca);
     if (!ca.ok()) return Fail(kExitUsage, ca.status());
     client_options.tls_ca = *ca;
   } else if (!IsLoopback(host) && !flags.insecure) {
