@@ -11,20 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/fit/nearest.h"
+#include "analysis/fit/operation_costs.h"
 #include "models/networks/network.h"
 #include "models/schedule/compiler.h"
 #include "models/stats/stats.h"
 
 namespace paceline {
 namespace {
-
-using OperationKey = std::tuple<std::string, int, int>;  // Kind, layer, group.
-
-// Messages and volume of one rank in a ring all-reduce; other operations count as one message.
-double Steps(absl::string_view kind, int n) { return kind == "all_reduce" ? 2.0 * (n - 1) : 1.0; }
-double Volume(absl::string_view kind, int n) {
-  return kind == "all_reduce" ? 2.0 * (n - 1) / n : 1.0;
-}
 
 v1::Estimate MakeEstimate(const Interval& interval, bool identified, const std::string& note) {
   v1::Estimate estimate;
@@ -79,49 +73,6 @@ Interval SumOfPhases(const MergedTrial& trial, Phase a, Phase b) {
   return MedianInterval(runs);
 }
 
-// Medians of one trial's operations over its ranks: the minimum for communication (the rank that
-// arrives last waits for nobody), the maximum for updates (at_owner_only ones take no time
-// elsewhere), the mean for the rest.
-struct OperationTimes {
-  std::map<OperationKey, double> seconds;
-  std::map<OperationKey, int64_t> bytes;
-};
-
-OperationTimes TimesOf(const MergedTrial& trial) {
-  OperationTimes times;
-  if (trial.repeats.empty()) return times;
-  std::map<OperationKey, std::vector<double>> all;
-  for (const MergedRepeat& repeat : trial.repeats) {
-    for (const v1::TrialResult& rank : repeat.ranks) {
-      for (const v1::OperationStatistics& operation : rank.operations()) {
-        const OperationKey key(operation.kind(), operation.layer(), operation.group());
-        all[key].push_back(operation.median_ns() * 1e-9);
-        times.bytes[key] = operation.bytes();
-      }
-    }
-  }
-  for (const auto& entry : all) {
-    const std::string& kind = std::get<0>(entry.first);
-    const std::vector<double>& values = entry.second;
-    if (kind == "update") {
-      times.seconds[entry.first] = *std::max_element(values.begin(), values.end());
-    } else if (kind == "forward" || kind == "backward" || kind == "read" || kind == "copy_input") {
-      times.seconds[entry.first] = Mean(values);
-    } else {
-      times.seconds[entry.first] = *std::min_element(values.begin(), values.end());
-    }
-  }
-  return times;
-}
-
-double SumOfKind(const OperationTimes& times, absl::string_view kind) {
-  double sum = 0;
-  for (const auto& entry : times.seconds) {
-    if (std::get<0>(entry.first) == kind) sum += entry.second;
-  }
-  return sum;
-}
-
 // A phase of compute against the batch size, for one network and precision.
 struct PhaseOfBatch {
   LineFit line;
@@ -165,12 +116,6 @@ struct Fit {
   std::map<int, Interval> start_overhead;  // By devices.
 };
 
-std::string InputSubject(const v1::Trial& trial) {
-  const v1::ImageSize& size = trial.network().input();
-  return absl::StrCat(InputName(trial.input()), " ", size.channels(), "x", size.height(), "x",
-                      size.width());
-}
-
 int Threads(const MergedTrial& trial) {
   return trial.repeats[0].ranks[0].machine().compute_threads();
 }
@@ -207,26 +152,27 @@ NetworkFit FitNetwork(const std::vector<const MergedTrial*>& trials) {
   fit.forward = FitPhase(base, Phase::kForward);
   fit.backward = FitPhase(base, Phase::kBackward);
   for (const MergedTrial* trial : base) {
-    const OperationTimes times = TimesOf(*trial);
-    const double forward = SumOfKind(times, "forward");
-    const double backward = SumOfKind(times, "backward");
+    const std::vector<OperationCost> operations = MeasuredOperationCosts(*trial);
+    const double forward = SumOfKind(operations, "forward");
+    const double backward = SumOfKind(operations, "backward");
     if (!(forward > 0) || !(backward > 0)) continue;
-    for (const auto& entry : times.seconds) {
-      const std::string& kind = std::get<0>(entry.first);
-      const int layer = std::get<1>(entry.first);
-      if (layer < 0) continue;
-      if (kind == "forward") fit.forward_share[layer] = entry.second / forward;
-      if (kind == "backward") fit.backward_share[layer] = entry.second / backward;
+    for (const OperationCost& operation : operations) {
+      if (operation.kind == "forward") {
+        fit.forward_share[operation.layer] = operation.seconds / forward;
+      }
+      if (operation.kind == "backward") {
+        fit.backward_share[operation.layer] = operation.seconds / backward;
+      }
     }
     break;
   }
   std::map<int, std::vector<Interval>> contention, updates;
   for (const MergedTrial* trial : trials) {
-    const OperationTimes times = TimesOf(*trial);
+    const std::vector<OperationCost> operations = MeasuredOperationCosts(*trial);
     Interval update = trial->phase(Phase::kUpdate);
-    const double operations = SumOfKind(times, "update");
+    const double all_owners = SumOfKind(operations, "update");
     // Where owners share the update, a rank's phase is only its part of it.
-    if (operations > 0 && update.value > 0) update = Scaled(update, operations / update.value);
+    if (all_owners > 0 && update.value > 0) update = Scaled(update, all_owners / update.value);
     updates[trial->devices].push_back(update);
     if (trial->devices == fit.base_devices) continue;
     const double alone = fit.forward.Evaluate(trial->trial.batch_per_device()) +
@@ -262,17 +208,12 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
   for (const MergedTrial* trial : trials) {
     by_network[{trial->trial.network().name(), PrecisionName(trial->trial.precision())}].push_back(
         trial);
-    const OperationTimes times = TimesOf(*trial);
+    const std::vector<OperationCost> operations = MeasuredOperationCosts(*trial);
     ++cluster;
-    for (const auto& entry : times.seconds) {
-      const std::string& kind = std::get<0>(entry.first);
-      const int64_t bytes = times.bytes.at(entry.first);
-      if (kind == "forward" || kind == "backward" || kind == "update" || kind == "read" ||
-          kind == "copy_input" || bytes <= 0) {
-        continue;
-      }
-      messages[{kind, trial->devices}].push_back(
-          {static_cast<double>(bytes), entry.second, cluster});
+    for (const OperationCost& operation : operations) {
+      if (!IsMessage(operation.kind) || operation.bytes <= 0) continue;
+      messages[{operation.kind, trial->devices}].push_back(
+          {static_cast<double>(operation.bytes), operation.seconds, cluster});
     }
     const absl::StatusOr<IterationSchedule> schedule = CompileTrial(trial->trial);
     for (const MergedRepeat& repeat : trial->repeats) {
@@ -288,7 +229,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
     reads[InputSubject(trial->trial)][trial->devices].push_back(
         Scaled(trial->phase(Phase::kInput), 1 / batch));
     const double waited =
-        times.seconds.empty() ? trial->phase(Phase::kInput).value : SumOfKind(times, "read");
+        operations.empty() ? trial->phase(Phase::kInput).value : SumOfKind(operations, "read");
     fetches[InputSubject(trial->trial)][trial->devices].push_back(
         {waited / batch, kUnknown, kUnknown});
     copies[InputSubject(trial->trial)][trial->devices].push_back(
@@ -320,15 +261,7 @@ Fit FitAll(const std::vector<const MergedTrial*>& trials, int resamples) {
 // The value at `devices`, or at the nearest measured number of devices.
 template <typename Value>
 const Value* Nearest(const std::map<int, Value>& values, int devices) {
-  const Value* nearest = nullptr;
-  int distance = 0;
-  for (const auto& entry : values) {
-    if (nearest == nullptr || std::abs(entry.first - devices) < distance) {
-      nearest = &entry.second;
-      distance = std::abs(entry.first - devices);
-    }
-  }
-  return nearest;
+  return NearestByRatio(values, devices, nullptr);
 }
 
 absl::StatusOr<double> ModelledSeconds(const Fit& fit, const v1::Trial& trial) {
@@ -522,7 +455,8 @@ void DescribeNetwork(const NetworkKey& key, const NetworkFit& network, Framework
 }
 
 void DescribeLine(const LineKey& key, const LineFit& line, FrameworkFit* out) {
-  const double steps = Steps(key.first, key.second), volume = Volume(key.first, key.second);
+  const double steps = MessageSteps(key.first, key.second);
+  const double volume = MessageVolume(key.first, key.second, /*servers=*/key.second);
   std::string note = line.note;
   if (key.first == "all_reduce") {
     absl::StrAppend(&note, note.empty() ? "" : "; ", "counted as a ring");

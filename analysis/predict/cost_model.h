@@ -4,10 +4,8 @@
 //   absl::StatusOr<CostModel> model = CostModel::Fit(runs, "caffe_mpi");
 //   absl::StatusOr<SimulatedTrial> simulated = model->SimulateTrial(trial, link, /*draw=*/0);
 //
-// Sources of a cost, best first: the policy's own trials of the network; other policies' trials of
-// it (computing does not depend on the policy); other networks, by the ratio of measured time to
-// that of models/simulate/default_costs.h. Messages: alpha and beta per kind of operation, pooled
-// over networks and devices under the ring's closed form (reduce and broadcast: trees).
+// Puts together analysis/fit's compute_costs.h, message_costs.h, input_costs.h and memory_offset.h,
+// which say where each cost comes from, and simulates schedules with them.
 //
 // Draw 0 is the best estimate. Every other draw is one possible truth: costs vary within their
 // intervals, messages by a bootstrap over trials, and more the further n lies beyond what was
@@ -17,15 +15,18 @@
 #ifndef PACELINE_ANALYSIS_PREDICT_COST_MODEL_H_
 #define PACELINE_ANALYSIS_PREDICT_COST_MODEL_H_
 
-#include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "analysis/fit/line_fit.h"
+#include "analysis/fit/compute_costs.h"
+#include "analysis/fit/draws.h"
+#include "analysis/fit/input_costs.h"
+#include "analysis/fit/memory_offset.h"
+#include "analysis/fit/message_costs.h"
 #include "analysis/merge/merge.h"
+#include "analysis/stats/statistics.h"
 #include "models/networks/network.h"
 #include "models/schedule/schedule.h"
 #include "models/simulate/simulator.h"
@@ -47,7 +48,7 @@ struct SimulatedTrial {
 
 class CostModel {
  public:
-  static constexpr int kDraws = 80;
+  static constexpr int kDraws = kDrawCount;
 
   // Uses the machine with the most trials of `policy`. NOT_FOUND: no such policy in the runs and
   // none of the built-in ones. FAILED_PRECONDITION: nothing was measured.
@@ -70,7 +71,7 @@ class CostModel {
   // devices come out right.
   double in_training_factor() const { return in_training_factor_; }
   // Measured peak memory less the predicted one: what the process holds besides.
-  Interval memory_offset_bytes() const { return memory_offset_; }
+  Interval memory_offset_bytes() const { return memory_.bytes(); }
 
   // Part of a message's time that is latency, whatever its size. Unknown if alpha and beta cannot
   // be told apart; `why` then says what to measure.
@@ -85,51 +86,44 @@ class CostModel {
   const MergedTrial* Measured(const v1::Trial& trial) const;
 
  private:
-  struct ComputePoint {
-    int devices = 1;  // On one host.
-    int batch = 1;
-    bool own = false;  // Of the policy itself.
-    Interval forward;
-    Interval backward;
+  // One operation's cost before the draws: what it is made of.
+  struct OperationBasis {
+    enum class Part { kFixed, kCompute, kRead, kCopy, kUpdate, kPacking, kMessage };
+    Part part = Part::kFixed;
+    double seconds = 0;                 // Best estimate; messages: unused.
+    const MessageLine* line = nullptr;  // kPacking, kMessage.
+    MessageShape shape;
+    double assumed_wire_seconds = 0;  // kMessage over an assumed link at its full rate.
+    double assumed_latency_seconds = 0;
   };
-  struct NetworkCosts {
-    std::vector<ComputePoint> points;
-    std::map<int, double> forward_share;  // By layer.
-    std::map<int, double> backward_share;
-    std::vector<double> update_seconds_per_byte;
-  };
-  struct MessageCosts {
-    LineFit line;                                  // Per step; x = volume * bytes / steps.
-    std::vector<std::pair<double, double>> draws;  // Alpha, beta.
-    bool own = false;
+  struct TrialBasis {
+    std::string network;
+    IterationSchedule schedule;
+    std::vector<OperationBasis> operations;
+    double compute_log_deviation = 0;
+    double scale_log_deviation = 0;  // Of messages over more ranks than were measured.
   };
 
-  absl::StatusOr<std::vector<double>> OperationSeconds(const v1::Trial& trial,
-                                                       const ShapedNetwork& shaped,
-                                                       const IterationSchedule& schedule,
-                                                       const LinkAssumption& link, int draw,
-                                                       std::set<std::string>* flags) const;
-  // Forward and backward seconds of the whole network.
-  absl::StatusOr<std::pair<double, double>> ComputeSeconds(const v1::Trial& trial,
-                                                           const ShapedNetwork& shaped, int draw,
-                                                           std::set<std::string>* flags) const;
-  double PointSeconds(const NetworkCosts& costs, int devices, int batch, bool backward,
-                      std::set<std::string>* flags, double* deviation) const;
+  absl::StatusOr<TrialBasis> MakeBasis(const v1::Trial& trial, const LinkAssumption& link,
+                                       std::set<std::string>* flags) const;
+  std::vector<double> OperationSeconds(const TrialBasis& basis, int draw) const;
+  // Root mean square of log(simulated / measured) over the trials the model answers for.
+  double RootMeanSquareError(bool several_devices_only, int* points) const;
+  void FitInTrainingFactor();
 
   std::string policy_;
   std::string machine_;
+  bool measured_ = false;  // The policy itself, not only others.
   int max_devices_ = 1;
   int max_hosts_ = 1;
   double in_training_factor_ = 1;
   double error_ = 0.1;
   int error_points_ = 0;
-  Interval memory_offset_;
   std::vector<MergedTrial> trials_;  // Of the machine, OK ones; samples dropped.
-  std::map<std::pair<std::string, std::string>, NetworkCosts> networks_;
-  std::map<std::string, MessageCosts> messages_;
-  // Per sample, by input and devices on a host.
-  std::map<std::string, std::map<int, std::vector<double>>> reads_;
-  std::map<std::string, std::map<int, std::vector<double>>> copies_;
+  ComputeCosts compute_;
+  MessageCosts messages_;
+  InputCosts inputs_;
+  MemoryOffset memory_;
 };
 
 }  // namespace paceline
