@@ -66,5 +66,6 @@ def library_repositories():
     _alias_repository(name = "lmdb", aliases = {":lmdb": "lmdb"})
     _alias_repository(name = "nlopt", aliases = {":nlopt": "nlopt"})
     _alias_repository(name = "onednn", aliases = {":dnnl": "dnnl"})
+    _alias_repository(name = "onnx", aliases = {":onnx_cc_proto": "onnx_cc_proto"})
     _alias_repository(name = "sqlite", aliases = {":sqlite3": "sqlite3"})
     _alias_repository(name = "zlib", aliases = {":zlib": "zlib"})

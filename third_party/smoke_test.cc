@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "lmdb.h"
 #include "nlopt.hpp"
+#include "onnx/onnx.pb.h"
 #include "sqlite3.h"
 #include "turbojpeg.h"
 #include "zlib.h"
@@ -131,6 +132,14 @@ TEST(ThirdPartySmokeTest, NloptMinimises) {
   double minimum = 0;
   optimizer.optimize(x, minimum);
   EXPECT_NEAR(x[0], 3.0, 1e-4);
+}
+
+TEST(ThirdPartySmokeTest, OnnxModelsParse) {
+  onnx::ModelProto model;
+  model.set_ir_version(onnx::IR_VERSION);
+  onnx::ModelProto parsed;
+  ASSERT_TRUE(parsed.ParseFromString(model.SerializeAsString()));
+  EXPECT_EQ(parsed.ir_version(), onnx::IR_VERSION);
 }
 
 TEST(ThirdPartySmokeTest, EigenMultiplies) {

@@ -30,20 +30,41 @@ class ErrorList : public google::protobuf::io::ErrorCollector {
 
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
-    // The parser says -1 when an error has no place, such as a missing required field.
-    if (line < 0) {
-      errors_.push_back(absl::StrCat(source_name_, ": ", message));
-    } else {
-      errors_.push_back(absl::StrCat(source_name_, ":", line + 1, ":", column + 1, ": ", message));
-    }
+    errors_.push_back(Located(line, column, message));
+  }
+  void AddWarning(int line, google::protobuf::io::ColumnNumber column,
+                  const std::string& message) override {
+    warnings_.push_back(Located(line, column, message));
   }
 
   const std::vector<std::string>& errors() const { return errors_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  std::string Located(int line, google::protobuf::io::ColumnNumber column,
+                      const std::string& message) const {
+    // The parser says -1 when an error has no place, such as a missing required field.
+    if (line < 0) return absl::StrCat(source_name_, ": ", message);
+    return absl::StrCat(source_name_, ":", line + 1, ":", column + 1, ": ", message);
+  }
+
   const std::string source_name_;
   std::vector<std::string> errors_;
+  std::vector<std::string> warnings_;
 };
+
+// Parses with `parser`, whose options the caller has set.
+absl::Status Parse(absl::string_view text, absl::string_view source_name,
+                   google::protobuf::TextFormat::Parser* parser, ErrorList* errors,
+                   google::protobuf::Message* message) {
+  parser->RecordErrorsTo(errors);
+  google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
+  if (parser->Parse(&input, message) && errors->errors().empty()) return absl::OkStatus();
+  if (errors->errors().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(source_name, ": not a valid text proto"));
+  }
+  return absl::InvalidArgumentError(absl::StrJoin(errors->errors(), "\n"));
+}
 
 absl::Status FileError(absl::string_view doing, absl::string_view path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", doing, " ", path));
@@ -55,14 +76,20 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source_nam
                             google::protobuf::Message* message, TextProtoLocations* locations) {
   ErrorList errors(source_name);
   google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
   if (locations != nullptr) parser.WriteLocationsTo(locations);
-  google::protobuf::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
-  if (parser.Parse(&input, message) && errors.errors().empty()) return absl::OkStatus();
-  if (errors.errors().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(source_name, ": not a valid text proto"));
-  }
-  return absl::InvalidArgumentError(absl::StrJoin(errors.errors(), "\n"));
+  return Parse(text, source_name, &parser, &errors, message);
+}
+
+absl::Status ParseTextProtoPart(absl::string_view text, absl::string_view source_name,
+                                google::protobuf::Message* message,
+                                std::vector<std::string>* ignored, TextProtoLocations* locations) {
+  ErrorList errors(source_name);
+  google::protobuf::TextFormat::Parser parser;
+  if (locations != nullptr) parser.WriteLocationsTo(locations);
+  parser.AllowUnknownField(true);
+  const absl::Status status = Parse(text, source_name, &parser, &errors, message);
+  *ignored = errors.warnings();
+  return status;
 }
 
 absl::Status ReadTextProtoFile(const std::string& path, google::protobuf::Message* message,

@@ -10,6 +10,7 @@
 #define PACELINE_PROTO_SUPPORT_TEXT_PROTO_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,6 +31,14 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source_nam
                             TextProtoLocations* locations = nullptr);
 absl::Status ReadTextProtoFile(const std::string& path, google::protobuf::Message* message,
                                TextProtoLocations* locations = nullptr);
+
+// The same for text written for another program's messages, of which `message` holds a part: fields
+// that it does not have are skipped and described in `ignored`, "net.prototxt:3:8: Message type ...
+// has no field named ...".
+absl::Status ParseTextProtoPart(absl::string_view text, absl::string_view source_name,
+                                google::protobuf::Message* message,
+                                std::vector<std::string>* ignored,
+                                TextProtoLocations* locations = nullptr);
 
 template <typename T>
 absl::StatusOr<T> ParseTextProto(absl::string_view text, absl::string_view source_name = "text") {

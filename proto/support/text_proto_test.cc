@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,6 +50,20 @@ TEST(TextProtoTest, WrongTypeAndUnfinishedTextAreErrors) {
   EXPECT_THAT(std::string(ParseTextProto<Field>("number: \"seven\"", "plan").status().message()),
               HasSubstr("plan:1:9: Expected integer"));
   EXPECT_FALSE(ParseTextProto<Type>("fields { number: 7").ok());
+}
+
+TEST(TextProtoTest, APartSkipsTheFieldsItDoesNotHaveAndSaysSo) {
+  Type type;
+  std::vector<std::string> ignored;
+  ASSERT_TRUE(ParseTextProtoPart("name: \"a\"\n colour { r: 1 }\nfields { number: 7 }", "t", &type,
+                                 &ignored)
+                  .ok());
+  EXPECT_EQ(type.name(), "a");
+  EXPECT_EQ(type.fields(0).number(), 7);
+  ASSERT_EQ(ignored.size(), 1);
+  EXPECT_THAT(ignored[0], HasSubstr("t:2:"));
+  EXPECT_THAT(ignored[0], HasSubstr("\"colour\""));
+  EXPECT_FALSE(ParseTextProtoPart("name { broken", "t", &type, &ignored).ok());
 }
 
 TEST(TextProtoTest, LocationsTellWhereAFieldStands) {
